@@ -41,7 +41,7 @@ impl Endian {
     }
 }
 
-/// Consecutive numbers of eight bytes in a record: a call chain, register values or ids.
+/// Consecutive numbers of eight bytes, such as a call chain, register values or ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words<'a> {
     bytes: &'a [[u8; 8]],
@@ -79,8 +79,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Takes values off the front of a slice. If too few bytes are left, a method returns `None` and
-/// takes nothing.
+/// Takes values off the front of a slice. If too few bytes are left for one, the method returns
+/// `None` and takes nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -140,13 +140,13 @@ impl<'a> Cursor<'a> {
         Some(Words::new(self.take(count.checked_mul(8)?)?, self.endian))
     }
 
-    /// Returns the rest up to its first NUL, without taking it.
+    /// Returns the rest up to its first NUL, or all of it, without taking it.
     pub(crate) fn text(&self) -> &'a [u8] {
         until_nul(self.rest)
     }
 
     /// Takes a `struct perf_header_string`: a length in four bytes, then that many bytes, padded
-    /// with NUL.
+    /// with NUL. Returns the bytes before the first NUL.
     pub(crate) fn header_string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let len = ahead.u32()?;
@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Returns the bytes before the first NUL.
+/// Returns the bytes before the first NUL; all bytes if there is no NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }

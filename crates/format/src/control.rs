@@ -1,15 +1,15 @@
 //! Commands that a script or the measured program writes to the channel of `--control` (see
 //! `perf-record(1)`).
 
-/// Maximum length of a command in bytes, without the end of the line.
+/// Maximum length of a line in bytes, without the line feed or NUL that ends it.
 const LONGEST_LINE: usize = 64;
 
 /// A command on the control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Start counting.
+    /// Enable the events.
     Enable,
-    /// Stop counting.
+    /// Disable the events.
     Disable,
     /// Acknowledge, and do nothing else.
     Ping,
@@ -20,13 +20,13 @@ pub enum Order {
 /// Why a line isn't a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoOrder {
-    /// The line's text is unknown.
+    /// The line's text isn't a command.
     Unknown(String),
-    /// The line is longer than any command.
+    /// The line is longer than 64 bytes.
     TooLong,
 }
 
-/// Splits the channel's bytes into lines, and parses these. Between calls it holds at most one
+/// Splits the channel's bytes into lines, and parses the lines. Between calls it holds at most one
 /// incomplete line, shorter than 66 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
@@ -36,8 +36,9 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Appends bytes and returns the commands of complete lines. A line ends with a line feed or a
-    /// NUL byte; empty lines are ignored.
+    /// Appends bytes, and returns a command or an error for each line that they complete, and an
+    /// error for a line that becomes too long. A line ends with a line feed or a NUL byte; blank
+    /// lines are ignored.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<Order, NoOrder>> {
         let mut orders = Vec::new();
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | 0)) {

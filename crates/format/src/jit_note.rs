@@ -1,8 +1,8 @@
-//! A recording's data on processes that compile code at run time, for readers that look up its
-//! names: a note (see [`crate::file::note`]) of versioned JSON.
+//! A recording's data on processes that compile code at run time, for readers that look up the
+//! names of that code: a note (see [`crate::file::note`]) of versioned JSON.
 //!
-//! A recorder writes one when a process maps code without a file, and whenever it has read both
-//! clocks.
+//! A recorder writes one after a process has mapped code without a file, or a jitdump, for the
+//! first time, and whenever it has read both clocks.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::file::note;
 /// The version that this program writes. Readers accept any version and use the fields they know.
 const VERSION: u32 = 1;
 
-/// The first bytes of such a note.
+/// The first bytes of a note with a [`JitNote`].
 const MARK: &[u8] = b"tare jit ";
 
 /// What has changed since the previous note.
@@ -20,9 +20,10 @@ const MARK: &[u8] = b"tare jit ";
 pub struct JitNote {
     /// Version of the layout.
     pub version: u32,
-    /// Both clocks, if they were read.
+    /// Both clocks; `None` if they weren't read for this note.
     pub clock: Option<ClockPair>,
-    /// Processes that map code without a file, and that no earlier note names.
+    /// Processes that map code without a file, or a jitdump, and that no earlier note in the file
+    /// names.
     pub processes: Vec<JitProcess>,
 }
 
@@ -36,7 +37,7 @@ pub struct ClockPair {
     pub monotonic_ns: u64,
 }
 
-/// A process that maps code without a file.
+/// A process that maps code without a file, or a jitdump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct JitProcess {
@@ -57,7 +58,7 @@ impl JitNote {
         note::to_json(MARK, &Self { version: VERSION, ..self.clone() })
     }
 
-    /// Decodes a note; `None` for other notes and damaged ones.
+    /// Decodes a note; `None` for notes of another kind and for damaged ones.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         note::from_json(MARK, note)

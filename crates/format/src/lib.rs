@@ -1,7 +1,8 @@
 //! The perf_event ABI as bytes and records.
 //!
-//! The crate uses no `unsafe`, no file system and no clock. It turns bytes into values and values
-//! into bytes, and checks every size that comes from outside before using it.
+//! The crate turns bytes into values and values into bytes, and checks every size that comes from
+//! outside before using it. It uses no `unsafe` and no clock, and only [`order`] creates a file,
+//! for records that exceed its memory limit.
 #![forbid(unsafe_code)]
 
 pub mod abi;

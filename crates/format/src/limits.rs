@@ -5,12 +5,12 @@
 /// cache.
 pub const READ_BUFFER: usize = 1 << 20;
 
-/// Bytes of one entry of the attribute section: an attribute and 16 bytes that locate its ids. The
-/// kernel accepts no `perf_event_attr` longer than a page.
+/// Maximum bytes of one entry of the attribute section: an attribute and 16 bytes that locate its
+/// ids. The kernel accepts no `perf_event_attr` longer than a page.
 pub const ATTR_ENTRY: u64 = 4096 + 16;
 
-/// Events in one recording. A kernel has about 3,000 tracepoints. An event without ids is compared
-/// with all others, so the limit also bounds that work.
+/// Events in one recording. A kernel has about 3,000 tracepoints. An event without ids, or one that
+/// a record describes, is compared with all others, so the limit also bounds that work.
 pub const EVENTS: usize = 1 << 13;
 
 /// Ids of all events together: one per event and CPU, enough for 1,000 events on 4,096 CPUs.
@@ -20,7 +20,7 @@ pub const IDS: usize = 1 << 22;
 /// tracepoints and the kernel's symbols.
 pub const FEATURE_BYTES: u64 = 128 << 20;
 
-/// Items in one list of a feature section: CPUs, nodes, strings.
+/// Items in one list of a feature section: events, nodes, strings.
 pub const LIST_ITEMS: u32 = 1 << 16;
 
 /// Bytes of all notes together: see [`crate::file::note`].
@@ -29,9 +29,8 @@ pub const NOTE_BYTES: usize = 4 << 20;
 /// Gaps that are listed one by one. Further gaps are only counted and summed.
 pub const GAPS: usize = 64;
 
-/// Default limit of the bodies of records that are held in memory for sorting, in bytes. A round is at
-/// most the contents of the recorder's rings: this is enough for 8 MiB on each of eight CPUs. More
-/// goes to a temporary file.
+/// Default limit of the bodies of records that are held in memory for sorting, in bytes: as much as
+/// eight rings of 8 MiB hold. [`crate::order::Sorter`] moves more to a temporary file.
 pub const SORT_BYTES: usize = 64 << 20;
 
 /// Bytes of the buffer for decompressed records: at least four of the largest.

@@ -1,19 +1,21 @@
 //! Suggestions for a misspelled name.
 
-/// Minimum similarity of a suggestion, from 0 to 1.
+/// Minimum score of a suggestion: its similarity from 0 to 1, plus 0.5 if it begins with the typed
+/// name.
 const MIN_SIMILARITY: f64 = 0.55;
-/// Maximum difference in similarity between the best suggestion and the others.
+/// Maximum difference in score between the best suggestion and the others.
 const MAX_BEHIND: f64 = 0.3;
 /// Maximum number of suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Returns up to three candidates that look most similar to `name`, the most similar first.
+/// Returns at most three candidates that are similar to `name`, the most similar first. Case is
+/// ignored.
 #[must_use]
 pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> Vec<String> {
     let wanted = name.to_lowercase();
     let alike = |candidate: S| {
         let other = candidate.as_ref().to_lowercase();
-        // A name of which `name` is the beginning ranks above equally similar names.
+        // Names are often abbreviated.
         let begun = if wanted.len() >= 3 && other.starts_with(&wanted) { 0.5 } else { 0.0 };
         let score = strsim::normalized_damerau_levenshtein(&wanted, &other) + begun;
         (score >= MIN_SIMILARITY).then(|| (score, candidate.as_ref().to_owned()))
@@ -30,8 +32,8 @@ pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S
         .collect()
 }
 
-/// The end of an error message about an unknown name: `; nearest: a or b`, or nothing if no candidate
-/// looks similar.
+/// Returns the end of an error message about an unknown name: `; nearest: a or b`, or an empty
+/// string if no candidate is similar.
 #[must_use]
 pub fn nearest_hint<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> String {
     match &nearest(name, candidates)[..] {

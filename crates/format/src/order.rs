@@ -1,10 +1,10 @@
 //! Puts records in time order, in bounded memory.
 //!
 //! A recorder drains its rings one after the other, so a file's records are ordered within a ring
-//! but not between rings. It writes `FINISHED_ROUND` once it has drained every ring. The last
-//! records of a round may be later than records that are still in a ring that was drained early;
-//! the next round contains these. At the end of a round, therefore, every record up to the latest
-//! of the previous round is there:
+//! but not between rings. It writes `FINISHED_ROUND` once it has drained every ring. While it
+//! drained the later rings, the earlier ones may have filled with records that are older than the
+//! round's last; they follow in the next round. At the end of a round, therefore, every record up
+//! to the latest of the previous round is there:
 //!
 //! ```text
 //! ring A         1   4 | 6   9 | 12
@@ -29,18 +29,18 @@ use crate::record::RawRecord;
 /// Sorts records by time. Call [`Sorter::pop`] after every [`Sorter::push`] and [`Sorter::round`].
 ///
 /// The bodies lie in one buffer. If they exceed the limit, they move to a temporary file, and only
-/// the time and the place of each record stay in memory. If there is no such file, or it can't be
-/// written, the older half becomes due early: records that then arrive too late are counted in
-/// [`Sorter::late`] and become due next.
+/// an entry per record (time, tag, place) stays in memory. If there is no such file, or it can't be
+/// written, the older half becomes due early; records that then arrive too late are counted in
+/// [`Sorter::late`].
 #[derive(Debug)]
 pub struct Sorter {
-    /// Limit of the bodies in memory, in bytes; without a file also of the entries.
+    /// Limit of `bodies`, in bytes; without a file, of everything that [`Sorter::held`] counts.
     bound: usize,
     spill: Spill,
     bodies: Vec<u8>,
     /// Bytes of `bodies` that belong to waiting or due records.
     live_bytes: usize,
-    /// In the order in which they were pushed, which is that of `bodies`.
+    /// In the order in which they were pushed, which is also that of their bodies in `bodies`.
     waiting: Vec<QueuedRecord>,
     due: DueRecords,
     times: SortTimes,
@@ -48,12 +48,12 @@ pub struct Sorter {
     pushed: u64,
 }
 
-/// How far the sorted records have come, in nanoseconds of the recording's clock.
+/// Times that decide which records are due or late, in nanoseconds of the recording's clock.
 #[derive(Clone, Copy, Debug, Default)]
 struct SortTimes {
-    /// The latest time so far.
+    /// The latest time of all pushed records.
     latest: Option<u64>,
-    /// The latest time when the previous round ended.
+    /// `latest` when the previous round ended.
     latest_before: Option<u64>,
     /// The latest time that became due.
     out: u64,
@@ -79,7 +79,7 @@ struct DueRecords {
 struct QueuedRecord {
     time_ns: u64,
     tag: u64,
-    /// Its place among the pushed records.
+    /// Number of records that were pushed before it.
     number: u64,
     body: BodyPlace,
     len: usize,
@@ -119,7 +119,7 @@ impl Default for Sorter {
 
 impl Sorter {
     /// Creates a sorter without a file. It holds at most `bound` bytes and one record more, as
-    /// counted by [`Sorter::held`]. The capacity of its buffers may be twice that.
+    /// counted by [`Sorter::held`]. The capacity of its buffers can be larger.
     #[must_use]
     pub fn new(bound: usize) -> Self {
         Self {
@@ -134,8 +134,8 @@ impl Sorter {
         }
     }
 
-    /// Creates a sorter that keeps at most `bound` bytes of bodies in memory and the rest in a file
-    /// in `folder`, which has no name and goes away with the sorter.
+    /// Creates a sorter that moves the bodies to a file in `folder` when they exceed `bound` bytes.
+    /// The file has no name and disappears with the sorter.
     #[must_use]
     pub fn with_spill(bound: usize, folder: &Path) -> Self {
         let spill = Spill { folder: Some(folder.to_owned()), ..Spill::default() };
@@ -186,8 +186,8 @@ impl Sorter {
         self.times.latest_before = self.times.latest;
     }
 
-    /// Makes all records before `time_ns` due. For callers that know from the rings that all of
-    /// these have arrived.
+    /// Makes all records before `time_ns` due. For callers that know that all of these have
+    /// arrived.
     pub fn complete_before(&mut self, time_ns: u64) {
         self.release(|queued| queued.time_ns < time_ns);
     }
@@ -212,8 +212,8 @@ impl Sorter {
         Some(queued.ordered(&self.bodies, &self.due.loaded))
     }
 
-    /// Iterates over the next records that [`Self::pop`] will return, in order. Of many records whose
-    /// bodies are in the file it returns the first ones.
+    /// Iterates over the records that [`Self::pop`] returns next, in order. It ends before the
+    /// first record whose body is still in the file, but yields at least one if any is due.
     pub fn upcoming(&mut self) -> impl ExactSizeIterator<Item = OrderedRecord<'_>> {
         if self.due.ready == 0 {
             self.load();
@@ -229,14 +229,16 @@ impl Sorter {
         self.due.records.len()
     }
 
-    /// Returns the number of records that arrived after a later one had become due. Either the
-    /// limit is too small, or the recorder ended a round before it had drained every ring.
+    /// Returns the number of records that arrived after a later one had become due, for example
+    /// because the limit is too small and there is no file, or because the recorder ended a round
+    /// before it had drained every ring.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.times.late
     }
 
-    /// Returns the number of bytes held in memory: the bodies, and an entry per record.
+    /// Returns the number of bytes held in memory: the bodies, including some of popped records,
+    /// and an entry per record.
     #[must_use]
     pub fn held(&self) -> usize {
         let entries = self.waiting.len() + self.due.records.len();
@@ -262,7 +264,7 @@ impl Sorter {
         self.due.ready = due.iter().rev().take_while(is_in_memory).count();
     }
 
-    /// Makes the oldest records due, until they have half of the bytes.
+    /// Makes the oldest records due, until these account for half of the held bytes.
     fn release_older_half(&mut self) {
         let mut by_time: Vec<_> = self
             .waiting
@@ -292,7 +294,7 @@ impl Sorter {
         self.bodies.truncate(end);
     }
 
-    /// Writes the bodies in memory to the file, those of due records too.
+    /// Writes `bodies` to the file, including the bodies of due records.
     fn move_bodies_to_file(&mut self) -> io::Result<()> {
         let has_files = |queued: &QueuedRecord| matches!(queued.body, BodyPlace::File(_));
         let is_file_used = self.waiting.iter().chain(&self.due.records).any(has_files);
@@ -308,8 +310,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Reads the bodies of the next due records back. A body that can't be read is empty, and its
-    /// record can't be decoded.
+    /// Reads the bodies of the next due records back. A body that can't be read becomes empty.
     fn load(&mut self) {
         let due = &mut self.due;
         if due.in_loaded == 0 {
@@ -352,7 +353,7 @@ impl QueuedRecord {
 /// The temporary file for bodies that exceed the limit.
 #[derive(Debug, Default)]
 struct Spill {
-    /// Where the file is created; `None` if no more bytes can be written.
+    /// Where the file is created; `None` in a sorter without a file, and after an error.
     folder: Option<PathBuf>,
     file: Option<File>,
     /// Size of the file in bytes.
@@ -429,7 +430,8 @@ mod tests {
         recording
     }
 
-    /// The sorted records as (time, offset, body), and the most bytes held.
+    /// The sorted records as (time, offset, body), the most bytes held after a push, and the number
+    /// of late records.
     struct OrderedOutput {
         records: Vec<(u64, u64, Vec<u8>)>,
         most_held: usize,
@@ -502,8 +504,8 @@ mod tests {
         assert!(out.most_held < whole / 20, "{} of {whole} bytes waited", out.most_held);
     }
 
-    /// With a limit that is too small, no record is lost, the limit holds, and records out of order
-    /// are counted.
+    /// With a limit that is too small and no file, no record is lost, the limit holds, and records
+    /// out of order are counted.
     #[test]
     fn keeps_its_limit_and_counts_late_records() {
         for seed in 1..=300 {
@@ -551,7 +553,7 @@ mod tests {
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the files have no names");
     }
 
-    /// Reads ahead of what it pops, as the unwinding of stacks does.
+    /// Looks ahead before it pops, as the unwinding of stacks does.
     #[test]
     fn upcoming_records_are_those_that_are_popped() {
         let folder = tempfile::tempdir().unwrap();
@@ -579,7 +581,7 @@ mod tests {
         assert_eq!(popped, recording.len());
     }
 
-    /// On a full disk, or without the folder, records out of order are counted as without a file.
+    /// Without the folder, records out of order are counted as without a file.
     #[test]
     fn without_room_for_a_file_late_records_are_counted() {
         let recording = recording(&mut Numbers(3), 5, 40);

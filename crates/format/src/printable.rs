@@ -1,9 +1,10 @@
 //! Makes untrusted text (names in recordings, of events, processes and files) safe for a terminal
-//! and for one line of a table.
+//! and for one line of a table. Also formats bytes as hexadecimal digits, and groups digits.
 
 use std::borrow::Cow;
 
-/// Whether a character would move the cursor, begin a line or turn the direction of the text.
+/// Whether a character is a control character, a line or paragraph separator, a direction mark or a
+/// byte order mark.
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -11,7 +12,7 @@ pub fn is_unsafe(c: char) -> bool {
 }
 
 /// Returns text that fits on one line and can't control a terminal: invalid UTF-8 becomes U+FFFD,
-/// control characters and direction marks become `\u{..}`.
+/// and characters for which [`is_unsafe`] is true become `\u{..}`.
 #[must_use]
 pub fn printable<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(text.as_ref());
@@ -25,7 +26,7 @@ pub fn printable<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Formats bytes as hexadecimal digits, like build ids.
+/// Formats each byte as two lowercase hexadecimal digits, as build ids are written.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -5,8 +5,9 @@
 //! look-ahead              ----------------->             applies mappings, and unwinds the stacks
 //! replay                  ->                             passes records to the sink, one by one
 //! ```
-//! The look-ahead has its own machine, so each stack is unwound in the address space of its time. The
-//! batch size depends only on the recording, so the result doesn't depend on the number of threads.
+//! The look-ahead has its own machine, so each stack is unwound in the address space of its time.
+//! The batch size depends only on the recording, so the result doesn't depend on the number of
+//! threads.
 
 use std::collections::VecDeque;
 
@@ -27,8 +28,8 @@ use crate::unwinding::UnwindStats;
 const SAMPLES: usize = 1 << 10;
 const BYTES: usize = 16 << 20;
 
-/// Bytes of unwinding tables above which all are dropped when old records are forgotten. Tables that
-/// are still needed are read again.
+/// Bytes of unwinding tables above which all are dropped when old records are forgotten. Tables
+/// that are still needed are read again.
 const UNWIND_BYTES: usize = 64 << 20;
 
 /// The machine at the last record of the batch, and the batch's unwound stacks.
@@ -148,8 +149,8 @@ impl AheadState {
         self.unwound.extend(unwound);
     }
 
-    /// Returns the copied stack of a sample, if the sink wants its call chain. `position` is the number
-    /// of records before it in the batch.
+    /// Returns the copied stack of a sample, if the sink wants its call chain. `position` is the
+    /// number of records before it in the batch.
     fn find_stack<'a, S: Sink>(
         &self,
         description: &Description,

@@ -14,8 +14,8 @@ pub(crate) struct BuildIds {
 }
 
 impl BuildIds {
-    /// Adds a listed build id, which replaces an earlier one of the same name. Returns the id if it is
-    /// the kernel's, listed by its name or by the path of its image.
+    /// Adds a listed build id, which replaces an earlier one of the same name. Returns the id if it
+    /// is the kernel's, listed by its name or by the path of its image.
     pub(crate) fn add(&mut self, listed: &ListedBuildId<'_>) -> Option<BuildId> {
         let id = BuildId::new(listed.build_id)?;
         let path = listed.path;

@@ -1,5 +1,5 @@
-//! Unwinds user call chains from recorded registers and copies of the stack, on several threads. The
-//! result doesn't depend on their number.
+//! Unwinds user call chains from recorded registers and copies of the stack, on several threads.
+//! The result doesn't depend on their number.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use tare_symbols::{
 
 use crate::callchain;
 
-/// Stacks per batch of a thread, and stacks per additional thread. Starting a thread takes as long as
-/// unwinding about ten stacks.
+/// Stacks per batch of a thread, and stacks per additional thread. Starting a thread takes as long
+/// as unwinding about ten stacks.
 const BATCH: usize = 16;
 const WORTH_A_THREAD: usize = 64;
 
@@ -69,8 +69,8 @@ impl<'a> CopiedStack<'a> {
         })
     }
 
-    /// Returns the distance from the stack pointer to the base of the stack in bytes, if the stack's
-    /// mapping is known.
+    /// Returns the distance from the stack pointer to the base of the stack in bytes, if the
+    /// stack's mapping is known.
     pub(crate) fn bytes_to_base(&self) -> Option<u64> {
         let sp = self.registers?.stack_pointer();
         Some(self.space.as_ref()?.find(sp)?.end - sp)

@@ -6,8 +6,9 @@
 //! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
 //! CALLCHAIN_DEFERRED   cookie, callchain: PERF_CONTEXT_USER ..                     both are delivered
 //! ```
-//! The kernel records the user part when the thread returns to user code, which may take long. Other
-//! records are passed on meanwhile, so held-back samples reach the sink later than their time.
+//! The kernel records the user part when the thread returns to user code, which may take long.
+//! Other records are passed on meanwhile, so held-back samples reach the sink later than their
+//! time.
 
 use std::collections::VecDeque;
 
@@ -54,7 +55,8 @@ pub(crate) fn has_deferred(description: &Description) -> bool {
     events.any(|event| event.attr.flags.contains(Flags::DEFER_CALLCHAIN))
 }
 
-/// Returns the cookie that a sample shares with its user call chain, or `None` if that isn't deferred.
+/// Returns the cookie that a sample shares with its user call chain, or `None` if that isn't
+/// deferred.
 pub(crate) fn find_cookie(sample: &Sample<'_>) -> Option<u64> {
     let mut words = sample.callchain?.iter();
     words.find(|word| *word == PERF_CONTEXT_USER_DEFERRED)?;

@@ -215,8 +215,8 @@ impl ReplayState {
         Ok(ControlFlow::Continue(()))
     }
 }
-/// Whether a sample is of a task outside of the recorder's pid namespace. The kernel numbers all such
-/// tasks 0, like the idle task, which never runs a program.
+/// Whether a sample is of a task outside of the recorder's pid namespace. The kernel numbers all
+/// such tasks 0, like the idle task, which never runs a program.
 fn is_of_unknown_task(fields: &Sample<'_>, raw: &RawRecord<'_>) -> bool {
     let has_user_chain =
         || fields.callchain.is_some_and(|chain| chain.iter().any(|at| at == PERF_CONTEXT_USER));

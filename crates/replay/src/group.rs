@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use tare_format::record::{Events, ReadValues};
 
-/// The last counts of events in groups. A member's period is its increase since the previous sample: of
-/// the same thread if the event is inherited, because each thread then has its own counts.
+/// The last counts of events in groups. A member's period is its increase since the previous
+/// sample: of the same thread if the event is inherited, because each thread then has its own
+/// counts.
 #[derive(Debug, Default)]
 pub struct GroupCounts {
     /// By thread (`None` for events that aren't inherited), then by id.
@@ -25,7 +26,8 @@ pub struct Member {
 }
 
 impl GroupCounts {
-    /// Returns the members whose counts increased, in the order of the group. `tid` is the sampled thread.
+    /// Returns the members whose counts increased, in the order of the group. `tid` is the sampled
+    /// thread.
     pub fn members<'a>(
         &'a mut self,
         read: &ReadValues<'a>,

@@ -1,8 +1,8 @@
 //! Tracks just-in-time compiled code, as jitdumps describe it, by process and time.
 //!
-//! A dump has times of `CLOCK_MONOTONIC`, and a recording those of its own clock; [`JitClock`] converts
-//! between them. Without a conversion, the last code at an address counts for the whole recording, as
-//! with perf maps.
+//! A dump has times of `CLOCK_MONOTONIC`, and a recording those of its own clock; [`JitClock`]
+//! converts between them. Without a conversion, the last code at an address counts for the whole
+//! recording, as with perf maps.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

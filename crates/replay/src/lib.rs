@@ -1,6 +1,6 @@
 //! Replays recordings of `perf record` and `tare record`: the caller pushes records as ring buffers
-//! were drained, and a sink receives samples in time order, each with the threads, address spaces and
-//! symbols of its time.
+//! were drained, and a sink receives samples in time order, each with the threads, address spaces
+//! and symbols of its time.
 //!
 //! ```text
 //! file, pipe, folder --Recording--\
@@ -10,8 +10,8 @@
 //!                                                                                 \- yours: each sample
 //! ```
 //!
-//! - [`Recording`] opens and reads; [`Replay`] sorts, in bounded memory; [`Machine`] is the state of
-//!   the recorded machine; a [`Sink`] receives samples and other records.
+//! - [`Recording`] opens and reads; [`Replay`] sorts, in bounded memory; [`Machine`] is the state
+//!   of the recorded machine; a [`Sink`] receives samples and other records.
 //! - [`summarize`] returns the [`tare_profile::Profile`] of a whole recording.
 //! - Damage in a recording isn't an error. [`tare_profile::Losses`] counts it.
 //!

@@ -26,12 +26,12 @@ use crate::replay::Replay;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// Longest delay between a record's time and its arrival in the ring buffer, in nanoseconds. A slower
-/// record counts as late.
+/// Longest delay between a record's time and its arrival in the ring buffer, in nanoseconds. A
+/// slower record counts as late.
 const UNDER_WAY_NS: u64 = 100_000_000;
 
-/// Limit of copied stacks per drain. Unwinding them takes about 10 ms; more would delay the display and
-/// cost much CPU time.
+/// Limit of copied stacks per drain. Unwinding them takes about 10 ms; more would delay the display
+/// and cost much CPU time.
 const STACKS: usize = 4096;
 
 /// Options of a live replay.

@@ -26,8 +26,8 @@ use crate::mapping_names::{has_no_file, is_jitdump, module_name};
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
 
-/// Whether a record is of a task outside of the recorder's pid namespace. The kernel numbers all such
-/// tasks 0: taken for one task, each would lend its name and mappings to the others.
+/// Whether a record is of a task outside of the recorder's pid namespace. The kernel numbers all
+/// such tasks 0: taken for one task, each would lend its name and mappings to the others.
 pub(crate) fn is_of_unknown_task(raw: &RawRecord<'_>, record: &Record<'_>) -> bool {
     match record {
         Record::Comm(comm) => comm.tid == 0 && !comm.comm.starts_with(b"swapper"),
@@ -630,9 +630,9 @@ impl Machine {
         });
     }
 
-    /// Drops DSOs that nothing maps and that aren't in `used_elsewhere`, if there are many, if their
-    /// symbols take much memory, or if `is_forced`. Files of just-in-time compilers are read again
-    /// when needed next. Returns the new ids, or `None` if all DSOs keep theirs.
+    /// Drops DSOs that nothing maps and that aren't in `used_elsewhere`, if there are many, if
+    /// their symbols take much memory, or if `is_forced`. Files of just-in-time compilers are read
+    /// again when needed next. Returns the new ids, or `None` if all DSOs keep theirs.
     pub(crate) fn forget_dsos(
         &mut self,
         used_elsewhere: impl Iterator<Item = DsoId>,

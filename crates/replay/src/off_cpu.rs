@@ -1,5 +1,5 @@
-//! Replays off-CPU time (`tare record --off-cpu`). A user stack is recorded once, under a key that all
-//! samples with the same stack carry.
+//! Replays off-CPU time (`tare record --off-cpu`). A user stack is recorded once, under a key that
+//! all samples with the same stack carry.
 //!
 //! ```text
 //! offcpu-time  period 0    addr K, registers, a copy of the stack: unwound, and stored under K
@@ -64,8 +64,8 @@ fn is_off_cpu(attr: &Attr) -> bool {
 }
 
 impl OffCpuStacks {
-    /// Stores a sample's user call chain, or looks up the one of its key. `is_whole`: the unwound chain
-    /// reaches the start of its thread. Returns whether the sample is passed to the sink.
+    /// Stores a sample's user call chain, or looks up the one of its key. `is_whole`: the unwound
+    /// chain reaches the start of its thread. Returns whether the sample is passed to the sink.
     pub(crate) fn complete_chain(
         &mut self,
         description: &Description,

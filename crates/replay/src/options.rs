@@ -26,11 +26,11 @@ pub enum SampleDetail {
     /// All fields, with address spaces.
     #[default]
     Full,
-    /// Event, thread, time, CPU, address, period, and counts of groups, with address spaces. No call
-    /// chains.
+    /// Event, thread, time, CPU, address, period, and counts of groups, with address spaces. No
+    /// call chains.
     Leaf,
-    /// The fields of `Leaf` without address spaces: mappings are skipped, so addresses have no file.
-    /// About ten times as fast.
+    /// The fields of `Leaf` without address spaces: mappings are skipped, so addresses have no
+    /// file. About ten times as fast.
     Front,
     /// All fields without address spaces, for tracepoints.
     Samples,

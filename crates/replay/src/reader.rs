@@ -56,8 +56,8 @@ struct BatchRecord {
 pub(crate) enum ReaderEnd {
     /// The recording ended.
     Whole,
-    /// No thread could be started, or the next samples have copied stacks, which the caller's thread
-    /// must unwind ahead. The caller reads the rest.
+    /// No thread could be started, or the next samples have copied stacks, which the caller's
+    /// thread must unwind ahead. The caller reads the rest.
     Early,
 }
 

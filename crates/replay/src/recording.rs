@@ -189,8 +189,8 @@ impl Recording {
         }
     }
 
-    /// For a folder, returns a time before which all records were read. `None` for other recordings,
-    /// in which records of kind `FINISHED_ROUND` tell.
+    /// For a folder, returns a time before which all records were read. `None` for other
+    /// recordings, in which records of kind `FINISHED_ROUND` tell.
     #[must_use]
     pub fn complete_before_ns(&self) -> Option<u64> {
         self.parts.iter().filter_map(|part| part.time_ns).min()

@@ -9,8 +9,8 @@ use tare_format::record::{Record, Sample};
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 
-/// Receives samples and other records. [`crate::ProfileSink`] sums samples up; an exporter uses each
-/// one.
+/// Receives samples and other records. [`crate::ProfileSink`] sums samples up; an exporter uses
+/// each one.
 pub trait Sink {
     /// The error that ends a replay.
     type Error;
@@ -31,8 +31,8 @@ pub trait Sink {
         None
     }
 
-    /// Whether the sink will call [`Machine::callchain`] for a sample. Called before the sample is due,
-    /// because copied stacks are unwound ahead.
+    /// Whether the sink will call [`Machine::callchain`] for a sample. Called before the sample is
+    /// due, because copied stacks are unwound ahead.
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let _ = sample;
         true

@@ -26,7 +26,8 @@ pub fn suggest_symbol_remedy(losses: &mut Losses, symbols: &SymbolOptions) {
     }
 }
 
-/// Adds the files by which [`suggest_symbol_remedy`] names a remedy to an archive, so that its reader gets the same one.
+/// Adds the files by which [`suggest_symbol_remedy`] names a remedy to an archive, so that its
+/// reader gets the same one.
 pub fn add_remedy_files(lack: &Missing, symbols: &SymbolOptions, used: &UsedFiles) {
     let (Missing::DebugFile(file) | Missing::Binary(file)) = lack else { return };
     let machine = SymbolSources { root: symbols.symfs.clone(), has_servers: false };

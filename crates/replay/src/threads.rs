@@ -100,8 +100,8 @@ impl Threads {
         // Inherited events start with the command's execve.
         let has_others = follow.mode != FollowMode::Inherit && root != 0;
         self.command = has_others.then_some(Command { root, is_system });
-        // This file isn't the first of its recording: an earlier one has the records that made these
-        // threads the command's.
+        // This file isn't the first of its recording: an earlier one has the records that made
+        // these threads the command's.
         if has_others && follow.exec_ns.is_some() {
             for tid in follow.members.into_iter().chain([root]) {
                 let known = self.get(tid).map(|thread| (thread.pid, thread.comm.clone()));
@@ -145,16 +145,16 @@ impl Threads {
         self.by_tid.insert(tid, thread);
     }
 
-    /// Notes a thread's exit. Returns process and thread of the exited thread that is dropped to stay
-    /// below the limit.
+    /// Notes a thread's exit. Returns process and thread of the exited thread that is dropped to
+    /// stay below the limit.
     pub(crate) fn exit(&mut self, task: &Task) -> Option<(i32, i32)> {
         let version = self.get(task.tid)?.version;
         self.ended.push_back((task.tid, version, task.time_ns));
         if self.ended.len() > ENDED { self.forget_oldest() } else { None }
     }
 
-    /// Drops threads that exited before a time, in nanoseconds of the recording's clock. Calls `gone`
-    /// with the process and thread of each.
+    /// Drops threads that exited before a time, in nanoseconds of the recording's clock. Calls
+    /// `gone` with the process and thread of each.
     pub(crate) fn forget_ended_before(&mut self, time_ns: u64, mut gone: impl FnMut(i32, i32)) {
         while self.ended.front().is_some_and(|(.., ended_ns)| *ended_ns < time_ns) {
             if let Some((pid, tid)) = self.forget_oldest() {
@@ -170,8 +170,9 @@ impl Threads {
         thread.map(|thread| (thread.pid, tid))
     }
 
-    /// Whether a sample belongs to the command. If the recording holds nothing else, all do. A thread
-    /// stays known until its id is reused, because some of its samples follow its EXIT record.
+    /// Whether a sample belongs to the command. If the recording holds nothing else, all do. A
+    /// thread stays known until its id is reused, because some of its samples follow its EXIT
+    /// record.
     pub(crate) fn belongs_to_command(&self, tid: Option<i32>) -> bool {
         let Some(command) = self.command else { return true };
         match tid {

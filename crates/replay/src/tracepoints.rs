@@ -47,7 +47,8 @@ impl Tracepoints {
             .unwrap_or_else(|| from_attr(&event.attr).into_bytes())
     }
 
-    /// Returns the names of a tracepoint's own fields, or `None` if the recording doesn't describe it.
+    /// Returns the names of a tracepoint's own fields, or `None` if the recording doesn't describe
+    /// it.
     #[must_use]
     pub fn field_names(&self, event: &RecordedEvent) -> Option<Vec<String>> {
         let data = self.data.as_ref().filter(|_| event.attr.kind == PERF_TYPE_TRACEPOINT)?;

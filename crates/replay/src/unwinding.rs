@@ -1,5 +1,5 @@
-//! Counts copied stacks: whole ones, the reasons why others aren't, and the copy size that would have
-//! held them.
+//! Counts copied stacks: whole ones, the reasons why others aren't, and the copy size that would
+//! have held them.
 
 use std::collections::HashMap;
 

@@ -34,8 +34,8 @@ impl Waiting {
         self.filter = filter;
     }
 
-    /// Pushes a record. Returns a record without a time, which is due at once; the end of a round is
-    /// due after the records that are due before it.
+    /// Pushes a record. Returns a record without a time, which is due at once; the end of a round
+    /// is due after the records that are due before it.
     pub(crate) fn push<'a>(&mut self, entry: &Entry<'a>) -> Option<DueRecord<'a>> {
         let Entry { offset, record, description, payload } = *entry;
         self.offset = offset;
@@ -96,8 +96,8 @@ impl Waiting {
     }
 }
 
-/// Whether the recording has overwritten ring buffers (`--overwrite`). They are read only at the end,
-/// so the ends of rounds don't cover them.
+/// Whether the recording has overwritten ring buffers (`--overwrite`). They are read only at the
+/// end, so the ends of rounds don't cover them.
 fn has_backward_rings(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.flags.contains(Flags::WRITE_BACKWARD))
 }

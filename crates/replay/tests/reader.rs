@@ -44,8 +44,9 @@ fn event(config: u64, ids: &[u64], more: u64) -> EventDescription {
     EventDescription { attr, ids: ids.to_vec(), name: format!("event {config}") }
 }
 
-/// Returns rounds of two ring buffers, in which threads start and two events sample them, with times
-/// that cross the rounds. Halfway a counter is added, and with `stacks` an event that copies stacks.
+/// Returns rounds of two ring buffers, in which threads start and two events sample them, with
+/// times that cross the rounds. Halfway a counter is added, and with `stacks` an event that copies
+/// stacks.
 fn data(description: &writer::Description, stacks: bool) -> Vec<u8> {
     let mut data = FINISHED_INIT.to_vec();
     let mut rings = [Vec::new(), Vec::new()];
@@ -153,8 +154,8 @@ impl Sink for ReplayedCounts {
     }
 }
 
-/// Replays without and with a thread that reads ahead. Returns the delivered records and the number of
-/// lost ones.
+/// Replays without and with a thread that reads ahead. Returns the delivered records and the number
+/// of lost ones.
 fn both(path: &Path, most: usize, only: Option<usize>) -> [(ReplayedCounts, u64); 2] {
     [false, true].map(|reads_ahead| {
         let options =

@@ -136,7 +136,8 @@ fn rings() -> [Vec<PushedRecord>; 3] {
     rings
 }
 
-/// The kernel numbers all tasks outside of the recorder's pid namespace 0, as it does the idle task.
+/// The kernel numbers all tasks outside of the recorder's pid namespace 0, as it does the idle
+/// task.
 #[test]
 fn tasks_outside_of_the_pid_namespace_lend_each_other_nothing() {
     let kernel = |tid, time_ns, chain: &[u64]| {

@@ -1,7 +1,7 @@
 //! `struct perf_event_attr`, the description of one event.
 //!
-//! Layout and bit positions: `include/uapi/linux/perf_event.h`, checked against
-//! `perf-event-open-sys` in the tests below.
+//! Layout and bit positions: `include/uapi/linux/perf_event.h`. The tests below compare many of
+//! them with `perf-event-open-sys`.
 
 use std::ffi::CString;
 use std::fmt;
@@ -55,7 +55,8 @@ pub enum Sampling {
     Frequency(u64),
 }
 
-/// An event as passed to the kernel. Fields have the kernel's names and units.
+/// An event as passed to the kernel. Units are the kernel's, and so are most names: `kind` is its
+/// `type`, and `sampling`, `flags` and `wakeup` stand for several fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
     /// `type`: the PMU that provides the event (`PERF_TYPE_*`, or the number in sysfs).
@@ -80,9 +81,9 @@ pub struct Attr {
     pub flags: Flags,
     /// Allowed skid of a sample's address: 0 (any) to 3 (none).
     pub precise_ip: u8,
-    /// Events, or bytes with [`Flags::WATERMARK`], before a reader is woken.
+    /// Samples, or bytes with [`Flags::WATERMARK`], before a reader is woken.
     pub wakeup: u32,
-    /// Branches in a branch sample (`PERF_SAMPLE_BRANCH_*`).
+    /// Kinds of branches in a sample's branch stack, and their fields (`PERF_SAMPLE_BRANCH_*`).
     pub branch_sample_type: u64,
     /// User registers in a sample, one bit each.
     pub sample_regs_user: u64,
@@ -94,7 +95,8 @@ pub struct Attr {
     pub sample_regs_intr: u64,
     /// Bytes of AUX data before a reader is woken.
     pub aux_watermark: u32,
-    /// Frames in a call chain at most; 0: the system's limit.
+    /// Maximum number of frames in a call chain; 0: the system's limit
+    /// (`kernel.perf_event_max_stack`).
     pub sample_max_stack: u16,
     /// Bytes of AUX data in a sample.
     pub aux_sample_size: u32,
@@ -143,7 +145,8 @@ fn flag_word_in(word: u64, endian: Endian) -> u64 {
 }
 
 impl Attr {
-    /// Returns the flag word as the kernel lays it out on this machine.
+    /// Returns the flag word with `disabled` in its lowest bit, as little-endian machines lay it
+    /// out.
     fn flag_word(&self) -> u64 {
         let freq = if matches!(self.sampling, Sampling::Frequency(_)) { FREQ } else { 0 };
         self.flags.bits()
@@ -245,7 +248,8 @@ impl Attr {
     }
 }
 
-/// Prints the fields that aren't zero, one `name value` per line, for `-vv` and golden tests.
+/// Prints `type`, `config`, and the other fields that aren't zero, one `name value` per line, for
+/// `-vv` and golden tests.
 impl fmt::Display for Attr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "type {}", self.kind)?;
@@ -347,7 +351,7 @@ mod tests {
         assert_eq!(Attr::from_bytes(&[0; 63]), Err(AttrError::TooShort { len: 63 }));
     }
 
-    /// Compares the offsets in `to_bytes` with the generated bindings.
+    /// Compares most offsets in `to_bytes` with the generated bindings.
     #[test]
     fn offsets_equal_the_kernels() {
         assert_eq!(offset_of!(perf_event_attr, config), 8);
@@ -366,7 +370,8 @@ mod tests {
         assert_eq!(offset_of!(perf_event_attr, config3), 128);
     }
 
-    /// Compares the bits of `Flags` with the generated setters.
+    /// Compares some bits of `Flags`, and those of `precise_ip` and `freq`, with the generated
+    /// setters.
     #[test]
     fn flag_bits_equal_the_kernels() {
         type Setter = fn(&mut perf_event_attr, u64);

@@ -9,7 +9,9 @@ use super::ReadFormat;
 /// ```text
 /// enabled  |-----------------------------|     the event was enabled
 /// running  |------|        |------|            it was on a counter
-/// value           n1               n2          n1 + n2 were counted; scaled() = value * enabled / running
+/// value       n1              n2               n1 + n2 were counted
+///
+/// scaled() = value * enabled / running
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Count {
@@ -49,8 +51,8 @@ impl Count {
         self.running_ns >= self.enabled_ns
     }
 
-    /// Returns the share of the enabled time that the event was on a counter, from 0 to 1; 1 if it
-    /// was never enabled.
+    /// Returns the share of the enabled time during which the event was on a counter, from 0 to 1;
+    /// 1 if it was never enabled.
     #[must_use]
     pub fn running_share(self) -> f64 {
         if self.is_exact() { 1.0 } else { self.running_ns as f64 / self.enabled_ns as f64 }
@@ -93,8 +95,8 @@ impl Count {
 pub struct Reading {
     /// A count per member, the leader first.
     pub counts: Vec<Count>,
-    /// Samples of each member that were lost because the ring was full; empty if the format doesn't
-    /// include them.
+    /// Number of samples that each member lost because the ring was full; empty if the format
+    /// doesn't include it.
     pub lost: Vec<u64>,
 }
 
@@ -103,11 +105,11 @@ pub struct Reading {
 pub enum ReadingError {
     /// The format lacks one of the two times, without which no count can be built.
     NoTimes,
-    /// End of file: a pinned event that could not be put on a counter.
+    /// `read(2)` returned no bytes: a pinned event could not be put on a counter.
     PinnedNotRunning,
     /// The bytes end early.
     Truncated {
-        /// Number of bytes.
+        /// Number of bytes that were read.
         len: usize,
     },
 }

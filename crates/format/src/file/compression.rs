@@ -1,10 +1,11 @@
 //! Decompresses records.
 //!
 //! ```text
-//! COMPRESSED records   | block | block |    | block |              one zstd stream through all of them
-//! buffer               | record | record | reco|  ->  |rd | ...    256 KiB, whatever a block contains
+//! COMPRESSED records   | block | block |    | block |         one zstd stream through all of them
+//! buffer               | record | record | reco|  ->  |rd |   256 KiB, whatever a block contains
 //! ```
-//! Records are decompressed as they are requested, so memory doesn't grow with what a file claims.
+//! Records are decompressed as they are requested, so memory is bounded: this buffer, the data of
+//! one compressed record, and zstd's window ([`limits::UNPACK_WINDOW_LOG`]).
 
 use std::io;
 
@@ -18,9 +19,9 @@ use crate::record::RecordHeader;
 /// Takes records out of compressed records.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// `None` before the first compressed record.
+    /// `None` before the first compressed record and after the end.
     stream: Option<Stream>,
-    /// The stream is damaged: the next record's start is unknown.
+    /// Whether the stream is damaged, or exceeded a limit: the next record's start is unknown.
     is_broken: bool,
 }
 
@@ -28,7 +29,7 @@ struct Stream {
     decoder: Decoder<'static>,
     /// The data of the current compressed record.
     input: Vec<u8>,
-    /// Bytes of `input` that were decompressed.
+    /// Bytes of `input` that the decoder has taken.
     taken: usize,
     buffer: Box<[u8]>,
     start: usize,
@@ -65,13 +66,14 @@ impl Unpacker {
         }
     }
 
-    /// Whether no compressed record was added yet.
+    /// Whether no compressed record was added yet, or the data has ended.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.stream.is_none()
     }
 
-    /// Decompresses the next whole record, for [`Unpacker::advance`] to return. Returns its size.
+    /// Decompresses the next whole record, for [`Unpacker::advance`] to return. Returns its size;
+    /// `None` if no compressed data is left, or the stream is damaged.
     pub(super) fn find_record(&mut self, endian: Endian, losses: &mut Losses) -> Option<usize> {
         let stream = self.stream.as_mut().filter(|_| !self.is_broken)?;
         loop {
@@ -97,7 +99,8 @@ impl Unpacker {
         }
     }
 
-    /// Returns the next `size` bytes, and the offset of the compressed record that held them.
+    /// Returns the next `size` bytes, and the offset of the compressed record that was added last:
+    /// it held their end.
     pub(super) fn advance(&mut self, size: usize) -> (&[u8], u64) {
         let Some(stream) = &mut self.stream else { return (&[], 0) };
         let from = stream.start;
@@ -139,7 +142,7 @@ impl Stream {
         self.offset = offset;
     }
 
-    /// Decompresses more data; `false` if the input is exhausted.
+    /// Decompresses more data; `false` if the input is exhausted and nothing came of it.
     fn decode(&mut self) -> Result<bool, LossReason> {
         if self.taken == self.input.len() && !self.has_more {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! A recording's description: events and features. In a pipe they arrive as records, and the
-//! description grows.
+//! A recording's description: events, features and notes. In a pipe they arrive as records, and the
+//! description grows. A file has events and features in sections, and records can add to them.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub struct RecordedEvent {
     pub attr: Attr,
     /// The ids of its counters.
     pub ids: Vec<u64>,
-    /// The event's text on the command line, if recorded.
+    /// The event's name, if recorded.
     pub name: Option<Vec<u8>>,
 }
 
-/// The events and features of a recording.
+/// The events, features and notes of a recording.
 #[derive(Clone, Debug)]
 pub struct Description {
     events: Vec<RecordedEvent>,
@@ -31,7 +31,8 @@ pub struct Description {
     ids: usize,
     features: Features,
     notes: Notes,
-    /// Whether the recorder has marked the end of the recording's beginning (`FINISHED_INIT`).
+    /// Whether the recorder has marked that it described everything that existed before the
+    /// recording (`FINISHED_INIT`).
     has_begun: bool,
 }
 
@@ -61,13 +62,13 @@ impl Description {
         description
     }
 
-    /// Returns the events, in the order of the recording.
+    /// Returns the events, in the order in which the recording describes them.
     #[must_use]
     pub fn events(&self) -> &[RecordedEvent] {
         &self.events
     }
 
-    /// Returns the lookup of a record's event, an index into [`Description::events`].
+    /// Returns a table that finds a record's event, as an index into [`Description::events`].
     #[must_use]
     pub fn lookup(&self) -> &Events {
         &self.by_id
@@ -104,9 +105,9 @@ impl Description {
         true
     }
 
-    /// Adds an event described by a record. After the recording's beginning, attributes equal to a
-    /// known event's mean that it was opened again, for example for a CPU that came online. Events
-    /// with equal attributes are reopened in turn, so the one with the fewest ids is meant. Returns
+    /// Adds an event described by a record. After `FINISHED_INIT`, attributes equal to a known
+    /// event's mean that it was opened again, for example for a CPU that came online. Events with
+    /// equal attributes are reopened in turn, so the one with the fewest ids is meant. Returns
     /// `false` if a limit is exceeded.
     fn absorb_event(&mut self, attr: Attr, ids: Vec<u64>) -> bool {
         let equal = self.events.iter_mut().enumerate().filter(|(_, event)| event.attr == attr);
@@ -131,7 +132,7 @@ impl Description {
         added
     }
 
-    /// Names events that have no name yet by the section `EVENT_DESC`.
+    /// Takes names from the section `EVENT_DESC` for events that have none yet.
     pub(super) fn name_events(&mut self) {
         let Ok(described) = self.features.event_desc() else { return };
         let names: Vec<_> = described
@@ -149,7 +150,8 @@ impl Description {
         }
     }
 
-    /// Applies a record at `offset` that describes the recording.
+    /// Applies a record at `offset` if it describes the recording. A record that exceeds a limit,
+    /// and a damaged note, count as a loss.
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>, offset: u64, losses: &mut Losses) {
         let fits = match record.decode() {
             Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => {

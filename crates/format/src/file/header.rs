@@ -44,14 +44,15 @@ pub struct FileHeader {
     pub attr_size: u64,
     /// The attribute section.
     pub attrs: Section,
-    /// The records. The size is 0 if the recorder was killed.
+    /// The records. The size is 0 if the recorder was killed before it wrote the size.
     pub data: Section,
-    /// One bit for each feature section.
+    /// A bit is set for each feature section that the file has.
     pub features: [u64; 4],
 }
 
 impl FileHeader {
-    /// Decodes the bytes after magic and size.
+    /// Decodes the header from its third field on: the caller has read the magic number and the
+    /// size.
     pub(super) fn decode(bytes: &[u8], endian: Endian) -> Option<Self> {
         let mut fields = Cursor::new(bytes, endian);
         let attr_size = fields.u64()?;

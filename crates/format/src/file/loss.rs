@@ -11,17 +11,19 @@ pub enum LossReason {
     Zeros,
     /// A record's size is below the 8 bytes of its header, so the next record's start is unknown.
     BadSize,
-    /// The data ends within a record.
+    /// The data ends within a record, or within the data that follows a record.
     CutRecord,
-    /// The header promises more data than the file has.
+    /// The header, or an entry of the attribute section, promises more data than the file has.
     CutData,
-    /// The feature table or a section lies outside the file.
+    /// The feature table or a section lies outside the file, at least in part.
     CutFeature,
-    /// An entry of the attribute section is truncated or malformed.
+    /// An entry of the attribute section is truncated or malformed, or the header states an
+    /// impossible size for these entries.
     BadAttr,
-    /// A limit of [`limits`] is exceeded.
+    /// A limit of [`limits`] is exceeded, or parts of a note are missing.
     OverLimit,
-    /// Compressed data that is damaged, or that follows damaged data.
+    /// Compressed data that is damaged, that follows data left out, or for which no decoder could
+    /// be created.
     Compressed,
 }
 
@@ -43,22 +45,23 @@ impl fmt::Display for LossReason {
 /// A range of bytes that was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Start, in bytes from the start of the recording.
+    /// Start, in bytes from the start of the recording; in compressed data, that of the compressed
+    /// record.
     pub offset: u64,
-    /// Length in bytes; for missing data, the promised length.
+    /// Length in bytes; for missing data, the number of missing bytes.
     pub bytes: u64,
     /// Why they were left out.
     pub why: LossReason,
 }
 
-/// All ranges that were left out.
+/// The ranges that were left out: the first ones as a list, and the sums of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     gaps: Vec<Gap>,
     /// Number of gaps that aren't in `gaps`.
     more: u64,
     bytes: u64,
-    /// Whether the recorder was killed before it wrote the data's size.
+    /// Whether the header states no size of the data: the recorder was killed before it wrote one.
     pub unfinished: bool,
 }
 
@@ -96,7 +99,7 @@ impl Losses {
         self.more
     }
 
-    /// Returns the bytes of all gaps.
+    /// Returns the sum of the lengths of all gaps, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

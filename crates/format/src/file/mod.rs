@@ -1,7 +1,7 @@
 //! `perf.data`: a description of the recording, and a stream of records.
 //!
 //! ```text
-//! file: | header 104 bytes | ids, attributes | data: records ... | table of feature sections | feature sections |
+//! file: | header 104 bytes | ids, attributes | data: records ... | feature table | sections |
 //! pipe: | header 16 bytes  | data: records; attributes and features are among them ...
 //! ```
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent

@@ -1,12 +1,15 @@
 //! Notes in a recording: data for tare's own readers, which other readers skip.
 //!
 //! ```text
-//! PERF_RECORD_FINISHED_INIT | "tare.note" and seven zeros | total u32 | offset u32 | bytes | zeros up to a multiple of 8
+//! PERF_RECORD_FINISHED_INIT | "tare.note", 7 zeros | total u32 | offset u32 | bytes | zeros
 //! ```
+//! `total` is the length of the note, `offset` that of its earlier parts. Zeros fill the record up
+//! to a multiple of 8 bytes.
+//!
 //! Readers of `perf.data` know that record as a mark without a body, and skip a body: perf 6.1 does
 //! (`report`, `script` and `inject`, in files, pipes and compressed data), and so does the crate
 //! `linux-perf-data`. A FINISHED_ROUND wouldn't do, because that crate takes its body for the next
-//! record. A note that is longer than a record is divided among consecutive records.
+//! record. A note of more than 60,000 bytes is divided among consecutive records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +18,7 @@ use crate::bytes::Cursor;
 use crate::limits;
 use crate::record::{RawRecord, RecordHeader, kind};
 
-/// Begins the body of each record of a note.
+/// The first bytes of the body of each record of a note.
 const MAGIC: [u8; 16] = *b"tare.note\0\0\0\0\0\0\0";
 
 /// The most bytes of a note in one record.
@@ -29,7 +32,7 @@ pub struct TooLong {
     pub len: usize,
 }
 
-/// Encodes a note as one or more records. An empty note has no record.
+/// Encodes a note as one or more records; an empty note as no record.
 ///
 /// # Errors
 /// See [`TooLong`].
@@ -59,7 +62,7 @@ pub(crate) fn to_json(mark: &[u8], value: &impl Serialize) -> Vec<u8> {
     [mark, &serde_json::to_vec(value).unwrap_or_default()].concat()
 }
 
-/// Decodes such a note; `None` for other notes and damaged ones.
+/// Decodes a note of [`to_json`]; `None` for notes with another mark and damaged ones.
 pub(crate) fn from_json<T: DeserializeOwned>(mark: &[u8], note: &[u8]) -> Option<T> {
     serde_json::from_slice(note.strip_prefix(mark)?).ok()
 }
@@ -87,8 +90,9 @@ impl Notes {
         std::mem::take(&mut self.whole)
     }
 
-    /// Adds a record. Returns `false` if the note exceeds [`limits::NOTE_BYTES`] (for all notes
-    /// together) or doesn't continue the previous part; the incomplete note is dropped.
+    /// Adds a record, and ignores it if it isn't part of a note. Returns `false`, and drops the
+    /// incomplete note, if the record is truncated or doesn't continue the previous part, or if all
+    /// notes together would exceed [`limits::NOTE_BYTES`].
     pub fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
         let Some((total, offset, rest)) = parse_part(record) else { return true };
         let wanted = total.saturating_sub(offset).min(PART_BYTES);
@@ -108,7 +112,7 @@ impl Notes {
     }
 }
 
-/// Returns total, offset and bytes of a note's record; `None` for any other record.
+/// Returns total, offset and remaining bytes of a note's record; `None` for any other record.
 fn parse_part<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
     let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_INIT)?;
     let mut fields = Cursor::new(body, record.endian);

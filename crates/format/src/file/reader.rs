@@ -28,7 +28,8 @@ pub enum OpenError {
     /// The header ends early.
     #[error("the header of the perf.data file is truncated")]
     CutHeader,
-    /// A file in a pipe can't be read: its description follows its data.
+    /// A file comes through a pipe: reading it needs seeking, because its feature sections follow
+    /// its data.
     #[error(
         "a perf.data file can't be read from a pipe (only what `perf record -o -` writes can): name the file"
     )]
@@ -48,17 +49,18 @@ pub struct Payload {
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Offset in bytes from the start of the recording; of a decompressed record, that of the
-    /// compressed one.
+    /// compressed record that held its end.
     pub offset: u64,
     /// The record.
     pub record: RawRecord<'a>,
-    /// Events and features; in a pipe, those up to and including this record.
+    /// Events, features and notes, as far as the header's sections and the records up to this one
+    /// describe them.
     pub description: &'a Description,
     /// AUX data after the record, which the reader skips.
     pub payload: Option<Payload>,
 }
 
-/// Reads a recording, of any size, through one buffer of [`crate::limits::READ_BUFFER`] bytes.
+/// Reads a recording of any size through a buffer of [`crate::limits::READ_BUFFER`] bytes.
 #[derive(Debug)]
 pub struct Reader<R> {
     window: Window<R>,
@@ -70,7 +72,7 @@ pub struct Reader<R> {
     unpacker: Unpacker,
 }
 
-/// Data between the last record and the next.
+/// Data between the last record and the next. Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     TracingData { size: u64, padding: u64 },
@@ -122,8 +124,8 @@ impl<R: Read> Reader<R> {
         self.endian
     }
 
-    /// Returns events and features. A file describes them at its start, a pipe as its records
-    /// arrive.
+    /// Returns the events, features and notes read so far: of a file, its sections and the records
+    /// so far; of a pipe, the records so far.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
@@ -157,8 +159,8 @@ impl<R: Read> Reader<R> {
         self.next_of_any_kind()
     }
 
-    /// Returns the size of the next record if the kernel wrote it and the window holds all of it,
-    /// which is true of nearly all records.
+    /// Returns the size of the next record if it is of a kind that the kernel writes and the window
+    /// holds all of it, which is true of nearly all records.
     #[inline]
     fn kernel_record(&self) -> Option<usize> {
         let bytes = self.window.bytes();
@@ -213,8 +215,8 @@ impl<R: Read> Reader<R> {
         Ok(self.find_record()?.is_some())
     }
 
-    /// Returns a decompressed record, with the offset of the compressed record. Only records are
-    /// compressed, so it has no payload.
+    /// Returns a decompressed record, with the offset of the compressed record that held its end.
+    /// Only records are compressed, so it has no payload.
     fn unpacked(&mut self, size: usize) -> Option<Entry<'_>> {
         let (bytes, offset) = self.unpacker.advance(size);
         let record = RawRecord::first(bytes, self.endian)?;
@@ -247,7 +249,8 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads the next whole record into the window, and returns its size. Skips zeros.
+    /// Reads the next whole record into the window, and returns its size; `None` at the end of the
+    /// data. Skips zeros.
     fn find_record(&mut self) -> io::Result<Option<usize>> {
         loop {
             let offset = self.window.offset();
@@ -292,7 +295,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Accounts for the rest of the data, and for missing data.
+    /// Accounts for the rest of the data (`why`), and for missing data, and ends reading.
     fn end_of_data(&mut self, offset: u64, why: LossReason) -> io::Result<()> {
         self.unpacker.end(&mut self.losses);
         let left = self.window.skip(u64::MAX)?;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use crate::limits;
 
-/// A buffer of [`limits::READ_BUFFER`] that moves along a source.
+/// A buffer of [`limits::READ_BUFFER`] bytes that moves along a source.
 ///
 /// ```text
 ///           start          filled          end (where it is known)
@@ -25,7 +25,7 @@ pub(super) struct Window<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// Creates a window; the source is positioned at `offset`.
+    /// Creates a window on a source that is positioned at `offset`.
     pub(super) fn new(source: R, offset: u64, end: Option<u64>) -> Self {
         let buffer = vec![0; limits::READ_BUFFER].into_boxed_slice();
         Self { source, buffer, start: 0, filled: 0, offset, end, at_end: false }
@@ -58,7 +58,7 @@ impl<R: Read> Window<R> {
         Ok(true)
     }
 
-    /// Reads once. Returns the number of bytes; 0 at the end.
+    /// Reads once from the source. Returns the number of bytes; 0 at the end.
     fn read_once(&mut self) -> io::Result<usize> {
         if self.at_end {
             return Ok(0);
@@ -76,14 +76,15 @@ impl<R: Read> Window<R> {
         Ok(read)
     }
 
-    /// Returns the number of bytes up to `end` that haven't been read from the source.
+    /// Returns the number of bytes up to `end` that haven't been read from the source; `None`
+    /// without an `end`.
     fn unread(&self) -> Option<u64> {
         Some(
             self.end?.saturating_sub(self.offset.saturating_add((self.filled - self.start) as u64)),
         )
     }
 
-    /// Returns the next `size` bytes, which must be in the window, and moves past them.
+    /// Returns the next `size` bytes, or as many as the window holds, and moves past them.
     #[inline]
     pub(super) fn advance(&mut self, size: usize) -> &[u8] {
         let size = size.min(self.filled - self.start);
@@ -114,8 +115,8 @@ impl<R: Read> Window<R> {
         Ok(bytes)
     }
 
-    /// Returns the number of bytes that the header promises and the source lacks; `None` if the
-    /// data is complete.
+    /// Returns the number of bytes that the header promises and the source lacks, once the source
+    /// has ended; `None` if the data is complete or its end isn't known.
     pub(super) fn missing(&self) -> Option<u64> {
         self.unread().filter(|left| *left > 0)
     }

@@ -1,10 +1,12 @@
-//! Writes a recording so that a killed recorder leaves a readable file.
+//! Encodes the beginning and the end of a recording: of a stream, and of a file so that a killed
+//! recorder leaves a readable one.
 //!
 //! ```text
-//! while recording:  | header | ids | attributes | sections | records ... | table | records ... | table |
-//!                                                          |<--------- data ------------>|
-//! at the end:       | header | (unused)                    | records ................... | table | sections | ids | attributes |
-//!                                                          |<--------- data ---------->|
+//! while recording: | header | ids | attributes | sections | features | table | records | table |
+//!                                                         |<------------ data ------->|
+//! at the end:      | header | (unused) ............................. | records, tables | (end) |
+//!                                                                    |<---- data ---->|
+//! (end):           | table | sections | ids | attributes |
 //! ```
 //! A reader looks for the table of feature sections directly after the data, wherever the header
 //! says that the data ends. To publish records, a recorder therefore writes a table after them
@@ -19,9 +21,10 @@
 //! ```
 //! Bit 0 is `HEADER_RESERVED`: perf has no section of that number and skips its entry, whose offset
 //! lies beyond any file. FINISHED_INIT is a mark that readers skip with its body: see
-//! [`super::note`]. The sections that perf needs to read records at all come first; all others are
-//! records in the data, and in the final table. Once everything is written, one write of the header
-//! switches to the final layout.
+//! [`super::note`]. The sections that perf needs to read records at all come first; the others
+//! follow as records (`features`), except empty ones and those that don't fit in a record. The
+//! final table has all. Once everything is written, one write of the header switches to the final
+//! layout.
 //!
 //! perf 6.1 reads an unfinished file like a finished one: `report`, `script`, `evlist`,
 //! `buildid-list`, `inject`.
@@ -53,13 +56,14 @@ use super::header::{FILE_HEADER_SIZE, PIPE_HEADER_SIZE};
 use crate::abi::{ATTR_SIZE, Attr};
 use crate::record::{RecordHeader, kind};
 
-/// The bytes of the header, which begins the file.
+/// Number of bytes of the header, which begins the file.
 pub const HEADER_SIZE: usize = FILE_HEADER_SIZE;
 
 /// Offset of the data's size in the header.
 pub const DATA_SIZE_OFFSET: u64 = 48;
 
-/// `PERFILE2`, as a number in the byte order of the machine that writes it.
+/// `PERFILE2` as a little-endian number. It is written in this machine's byte order, by which
+/// readers recognize that order.
 const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 
 /// A recorded event.
@@ -67,7 +71,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 pub struct EventDescription {
     /// As passed to the kernel.
     pub attr: Attr,
-    /// The ids of its counters, one for each CPU and thread.
+    /// The ids of its counters, one for each CPU or thread that it is opened on.
     pub ids: Vec<u64>,
     /// Its name in reports.
     pub name: String,
@@ -79,7 +83,7 @@ pub struct Description {
     /// The events.
     pub events: Vec<EventDescription>,
     /// Facts about the machine and the session, at most one of each kind. The writer adds the
-    /// section of the events.
+    /// sections of the events and of `tracing_data`.
     pub features: Vec<Feature>,
     /// Formats of tracepoints, as perf's `trace-event-info.c` lays them out; `None` without
     /// tracepoints.
@@ -103,7 +107,7 @@ pub enum WriteError {
         /// Its length in bytes.
         len: usize,
     },
-    /// The tracepoints' formats are 4 GiB or more.
+    /// In a stream, the tracepoints' formats padded to a multiple of 8 bytes are 4 GiB or more.
     #[error("the formats of tracepoints have {len} bytes, more than a record can announce")]
     TracingDataTooLong {
         /// Their length in bytes.
@@ -153,9 +157,8 @@ impl Beginning {
 
 impl Description {
     /// Returns the beginning of a file. Records may follow directly; [`Beginning::data_size`]
-    /// publishes them. `room` returns the number of further ids to leave room for, given the number
-    /// of an event's ids: for counters that are opened later, such as those of a CPU that comes
-    /// online.
+    /// publishes them. `room` maps the number of an event's ids to the number of further ids to
+    /// leave room for: those of counters that are opened later, such as on a CPU that comes online.
     ///
     /// A recorder that opens a counter later writes its id at [`IdRoom::take`], and appends it to
     /// [`EventDescription::ids`], which [`Description::ending`] uses. Only an unfinished file needs
@@ -166,8 +169,8 @@ impl Description {
     /// The beginning ends at a multiple of `align` bytes, a power of two, for writers of whole
     /// blocks.
     ///
-    /// # Errors
-    /// See [`WriteError`].
+    /// # Errors Never fails so far: only records of a stream limit the number of ids and the length
+    /// of names.
     pub fn beginning(
         &self,
         room: impl Fn(usize) -> usize,
@@ -180,7 +183,7 @@ impl Description {
             .encode_all_sections()
             .into_iter()
             .partition(|&(number, _)| is_needed_to_read(number));
-        // The entry of bit 0 is the header of a record, and a size of 0.
+        // Bit 0's entry: in place of an offset the header of a record, then a size of 0.
         let mut table = vec![0; 16];
         for (_, content) in &needed {
             write_section(&mut table, (HEADER_SIZE + front.len()) as u64, content.len() as u64);
@@ -241,8 +244,8 @@ impl Description {
         Ok(stream)
     }
 
-    /// Returns the end of a stream: records of what is known only then, build ids and the samples'
-    /// time range.
+    /// Returns the end of a stream: records of the build ids and of the samples' time range, which
+    /// are known only then.
     #[must_use]
     pub fn stream_ending(&self) -> Vec<u8> {
         let mut stream = Vec::new();
@@ -259,7 +262,7 @@ impl Description {
         stream
     }
 
-    /// Encodes everything that is known at the beginning as records.
+    /// Encodes the whole description as records.
     fn encode_records(&self) -> Result<Vec<u8>, WriteError> {
         let mut stream = Vec::new();
         for event in &self.events {
@@ -281,7 +284,7 @@ impl Description {
     /// [`Description::beginning`].
     ///
     /// # Errors
-    /// See [`WriteError`].
+    /// Fails with [`WriteError::NotARange`].
     pub fn ending(&self, data: &Range<u64>) -> Result<Ending, WriteError> {
         if data.start > data.end || i64::try_from(data.end).is_err() {
             return Err(WriteError::NotARange { start: data.start, end: data.end });
@@ -302,8 +305,8 @@ impl Description {
     }
 
     /// Appends the ids and the attribute section to bytes that start at `offset` in the file, and
-    /// returns the section's range. Each event gets room for as many more ids as `room` returns,
-    /// which is added to `places`.
+    /// returns the section's range. Each event gets room for as many more ids as `room` returns;
+    /// the range of that room is added to `places`.
     fn write_attributes(
         &self,
         bytes: &mut Vec<u8>,
@@ -349,16 +352,16 @@ impl Description {
         sections
     }
 
-    /// Returns the bytes of an attribute in this file. The newest field is left out if no event
-    /// uses it, because perf before 6.4 can't read files that have it.
+    /// Returns the number of bytes of an attribute in this file. The newest field is left out if no
+    /// event uses it, because perf before 6.4 can't read files that have it.
     fn attr_size(&self) -> usize {
         let newest = self.events.iter().any(|event| event.attr.config3 != 0);
         if newest { ATTR_SIZE } else { PERF_ATTR_SIZE_VER7 as usize }
     }
 }
 
-/// Whether perf needs a section to read records: the tracepoints' formats, the events' names, and
-/// the size of decompressed records.
+/// Whether perf needs a section to read records: it does for the tracepoints' formats, the events'
+/// names, and the size of decompressed records.
 fn is_needed_to_read(number: u32) -> bool {
     matches!(number, features::TRACING_DATA | features::EVENT_DESC | features::COMPRESSED)
 }
@@ -388,7 +391,7 @@ fn encode_header(
     let words = [
         MAGIC,
         HEADER_SIZE as u64,
-        // With the 16 bytes of the ids' range.
+        // Each attribute is followed by the 16 bytes of its ids' range.
         attr_size as u64 + 16,
         attrs.start,
         attrs.end - attrs.start,

@@ -1,4 +1,4 @@
-//! The sampling budget: the request, the cost, and how long the lowest rate was in force.
+//! The sampling budget and how it was used, and the changes of sampling rates that it caused.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use crate::file::note;
 /// The first bytes of a note about a change of rates; JSON follows.
 const MARK: &[u8] = b"tare rate ";
 
-/// A change of rates: a note in the recording, after the records that preceded it.
+/// The rates from some time on: a note in the recording, written at the start and at each change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RateChange {
-    /// Recorded time before the change, in nanoseconds.
+    /// How long events had been enabled before the change, in nanoseconds.
     pub after_ns: u64,
     /// The frequency of each event from then on, in Hz and in the order of the recording; 0 for
     /// events without one.
@@ -26,7 +26,7 @@ impl RateChange {
         note::to_json(MARK, self)
     }
 
-    /// Decodes a note; `None` for other notes and damaged ones.
+    /// Decodes a note; `None` for notes of another kind and for damaged ones.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         note::from_json(MARK, note)
@@ -38,17 +38,16 @@ impl RateChange {
 pub struct Budget {
     /// The requested budget, as a share of the recorded CPUs' time.
     pub asked: f64,
-    /// The share spent by samples and the recorder, without start-up and exit; `None` if nothing
-    /// was recorded.
+    /// The share spent by samples and the recorder, without start-up and exit; `None` if no event's
+    /// cost is known or nothing was recorded.
     pub spent: Option<Estimate>,
     /// The lowest allowed rate, in Hz.
     pub min_hz: u64,
-    /// The highest frequency of any event at the end, in Hz.
+    /// The highest frequency of any event at the end, in Hz; 0 if no event has one.
     pub hz: u64,
     /// Number of rate changes.
     pub changes: u64,
-    /// How long the lowest rate was kept although it exceeded the rest of the budget, in
-    /// nanoseconds.
+    /// How long even the lowest rate exceeded the budget, in nanoseconds of recording.
     pub floor_ns: u64,
 }
 

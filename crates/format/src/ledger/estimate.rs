@@ -29,7 +29,7 @@ impl Estimate {
         Self { value, low: value - Z95 * error, high: value + Z95 * error }
     }
 
-    /// Returns its standard error, by the interval's width.
+    /// Returns its standard error, computed from the interval's width.
     #[must_use]
     pub fn error(&self) -> f64 {
         (self.high - self.low) / (2.0 * Z95)

@@ -1,4 +1,5 @@
-//! How the command was followed, and which share of its tasks' usage the samples represent.
+//! How the command was followed, which share of its tasks' usage the samples represent, and periods
+//! that replaced frequencies.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,18 +38,18 @@ pub struct Follow {
     pub why: Option<String>,
     /// The command's process. Its actions before its execve aren't the command's.
     pub root: i32,
-    /// For later files of a series: when the command's program began, in nanoseconds of the
-    /// recording's clock.
+    /// In later files of a series: when the command's program began, in nanoseconds of the
+    /// recording's clock; `None` if unknown.
     pub exec_ns: Option<u64>,
-    /// For later files of a series with [`FollowMode::System`]: the command's other threads when
-    /// the file began, sorted.
+    /// In later files of a series with [`FollowMode::System`]: the command's threads when the file
+    /// began, sorted.
     pub members: Vec<i32>,
-    /// Number of tasks, if known.
+    /// Number of the command's tasks, if known.
     pub tasks: Option<u64>,
     /// Tasks without a sample.
     pub unseen_tasks: u64,
-    /// For inherited events: whether the kernel carries an exited task's remaining count over to
-    /// the next child, if known.
+    /// With [`FollowMode::Inherit`] and several tasks: whether the kernel carries an exited task's
+    /// remaining count over to the next child, if known.
     pub kernel_keeps_counts: Option<bool>,
     /// Tasks that left the command's cgroup and weren't recorded from then on.
     pub left_cgroup: u64,
@@ -57,8 +58,8 @@ pub struct Follow {
     /// The folder name of the command's cgroup, if it could not be removed.
     pub cgroup_kept: Option<String>,
     /// Whether the command's program has rights that its user lacks (set-user-ID, set-group-ID,
-    /// capabilities, or not readable). The kernel removes an unprivileged recorder's events from
-    /// such a task (`perf_event_exit_task` at execve).
+    /// capabilities), or isn't readable. The kernel removes the events of such a task at its execve
+    /// (`perf_event_exit_task`), except those on cgroups and CPUs.
     pub unrecordable: bool,
 }
 
@@ -74,7 +75,7 @@ pub struct Coverage {
     pub is_time: bool,
     /// Whether the usage is so small that the number of samples is a matter of chance.
     pub is_little: bool,
-    /// Whether the event is sampled as often as the kernel allows
+    /// Whether the requested frequency is the highest that the kernel allows
     /// (`kernel.perf_event_max_sample_rate`).
     pub is_highest_rate: bool,
 }

@@ -1,9 +1,9 @@
 //! The ledger of a recording: what was recorded, what was lost, and what recording cost. It is
-//! stored in the recording and shown with it.
+//! stored in the recording and shown with it. Notes of rate changes are in this module too.
 //!
-//! It is a note of versioned JSON. A recording begins with one that names the recorder's threads,
-//! so that their samples are recognized even if the recorder was killed; the one at the end is
-//! complete.
+//! The ledger is a note of versioned JSON. A recording begins with one that names the recorder's
+//! threads, so that their samples are recognized even if the recorder was killed; the one at the
+//! end is complete.
 
 mod budget;
 mod estimate;
@@ -31,34 +31,36 @@ const VERSION: u32 = 1;
 /// The first bytes of a note with a ledger.
 const MARK: &[u8] = b"tare ledger ";
 
-/// What a recording holds and what it cost.
+/// The contents of a recording, its losses, and its cost.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Ledger {
     /// Version of the layout.
     pub version: u32,
-    /// Whether the recording was finished. If not, only `recorder` and `follow` are filled in.
+    /// Whether this ledger was written at the end. If not, only `version`, `recorder` and `follow`
+    /// are filled in.
     pub finished: bool,
     /// The recorder.
     pub recorder: Recorder,
-    /// How the command was followed; `None` without a command, or with other targets.
+    /// How the command was followed; `None` without a command, or if the recording isn't limited to
+    /// it.
     pub follow: Option<Follow>,
     /// The recorded events.
     pub events: Vec<LedgerEvent>,
     /// Losses by ring.
     pub losses: Vec<Loss>,
-    /// CPUs that were offline for a while.
+    /// CPUs that went offline during the recording.
     pub gaps: Vec<Gap>,
     /// How often the kernel throttled an event.
     pub throttled: u64,
-    /// How long events were recorded, in nanoseconds.
+    /// How long events were enabled, in nanoseconds.
     pub recorded_ns: u64,
     /// With a flight recorder: the shortest time that fitted in memory, in nanoseconds; `None` if
     /// the requested time always fitted.
     pub kept_ns: Option<u64>,
     /// What the recorder used.
     pub cost: Cost,
-    /// What sampling cost the sampled tasks; `None` if no event's cost is known.
+    /// The cost of sampling; `None` if no event's cost is known.
     pub sampling: Option<SamplingCost>,
     /// The output.
     pub output: Output,
@@ -94,13 +96,13 @@ pub struct Recorder {
 pub struct LedgerEvent {
     /// Its name.
     pub name: String,
-    /// Samples in the recording.
+    /// Number of samples in the recording.
     pub samples: u64,
-    /// Samples of the recorder itself.
+    /// Number of samples of the recorder itself.
     pub own: u64,
-    /// Samples that interrupted the kernel.
+    /// Number of samples that interrupted the kernel.
     pub in_kernel: u64,
-    /// Lost samples; `None` before Linux 6.0, which doesn't count them.
+    /// Number of lost samples; `None` if unknown, as before Linux 6.0 (`PERF_FORMAT_LOST`).
     pub lost: Option<u64>,
     /// The part of the tasks' usage that the samples represent, if a command was followed and the
     /// usage is known.
@@ -137,7 +139,7 @@ pub struct Gap {
     /// can't be read.
     pub from_ns: Option<u64>,
     /// When its events were open again, in nanoseconds of the recording's clock; `None` if that
-    /// didn't happen.
+    /// didn't happen, or if that clock can't be read.
     pub to_ns: Option<u64>,
 }
 
@@ -145,20 +147,20 @@ pub struct Gap {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Cost {
-    /// CPU time until events were enabled, in nanoseconds.
+    /// CPU time until events were enabled, in nanoseconds; 0 in later files of a series.
     pub start_cpu_ns: u64,
-    /// CPU time while events were enabled, in nanoseconds.
+    /// CPU time from then until the events were stopped or the file ended, in nanoseconds.
     pub recording_cpu_ns: u64,
-    /// CPU time from then until this ledger was written, in nanoseconds.
+    /// CPU time from then until this ledger was written, without the calibration, in nanoseconds.
     pub end_cpu_ns: u64,
     /// CPU time of the calibration at the end, in nanoseconds; 0 without one.
     pub calibration_cpu_ns: u64,
-    /// Wake-ups while events were enabled.
+    /// Number of times that the threads that read rings were woken.
     pub wake_ups: u64,
-    /// System calls to wait and to write, counted by the recorder's own code
+    /// Number of system calls to wait and to write, counted by the recorder's own code
     /// (`docs/internals/output-path.md`).
     pub system_calls: u64,
-    /// Peak memory in bytes (`VmHWM`).
+    /// The recorder's peak memory in bytes (`VmHWM`).
     pub peak_memory_bytes: Option<u64>,
     /// Number of threads that read rings.
     pub readers: usize,
@@ -168,22 +170,22 @@ pub struct Cost {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Output {
-    /// `write`, `mmap`, `direct` or `stream`.
+    /// `write`, `mmap`, `direct`, `stream` or `sink`.
     pub path: String,
     /// Why the requested output path wasn't used.
     pub fallback: Option<String>,
     /// How often direct writes fell behind, so that data went through the page cache for a while.
     pub spills: u64,
-    /// Bytes of records.
+    /// Bytes of the records taken from rings, before compression.
     pub record_bytes: u64,
-    /// Bytes in the recording when this ledger was written.
+    /// Bytes in the file, or sent to the stream, when this ledger was written.
     pub written_bytes: u64,
     /// Bytes of records that aren't in the recording because it ended early; a lower bound if this
     /// ledger was written before the end.
     pub dropped_bytes: u64,
-    /// The most bytes that waited in the queue, to be compressed or to be read from a stream.
+    /// The most bytes that waited in the output's queue at once; 0 without a queue.
     pub queue_high_water_bytes: usize,
-    /// Capacity of the queue, in bytes.
+    /// Capacity of the queue, in bytes; 0 without a queue.
     pub queue_bytes: usize,
 }
 
@@ -197,7 +199,7 @@ pub struct Rings {
     pub bytes: usize,
     /// The most bytes that any ring held when it was read.
     pub fullest_bytes: usize,
-    /// Longest time between two reads, in milliseconds.
+    /// The flush interval: the longest time between two reads, in milliseconds.
     pub flush_interval_ms: u64,
 }
 
@@ -212,7 +214,7 @@ pub struct Command {
 }
 
 impl LedgerEvent {
-    /// Adds the samples of the next file.
+    /// Adds the samples and losses of the next file.
     fn and(&self, next: &Self) -> Self {
         let lost = self.lost.into_iter().chain(next.lost).reduce(u64::saturating_add);
         Self {
@@ -243,14 +245,14 @@ impl Cost {
 }
 
 impl Output {
-    /// Adds the records of the next file. Its other figures already cover both.
+    /// Adds the records of the next file. The other figures are the next file's.
     fn and(&self, next: &Self) -> Self {
         Self { record_bytes: self.record_bytes + next.record_bytes, ..next.clone() }
     }
 }
 
 impl Rings {
-    /// Combines the fill levels of both files.
+    /// Takes the higher fill level of both files. The other figures are the next file's.
     fn and(&self, next: &Self) -> Self {
         Self { fullest_bytes: self.fullest_bytes.max(next.fullest_bytes), ..next.clone() }
     }
@@ -296,7 +298,7 @@ impl Ledger {
         note::to_json(MARK, self)
     }
 
-    /// Decodes a note; `None` for other notes and damaged ones.
+    /// Decodes a note; `None` for notes of another kind and for damaged ones.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         note::from_json(MARK, note)

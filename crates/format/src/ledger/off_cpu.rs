@@ -10,12 +10,12 @@ pub struct OffCpu {
     pub waits: u64,
     /// Their time, in nanoseconds.
     pub ns: u64,
-    /// Number of waits that didn't fit in the kernel's tables, or whose end wasn't observed.
+    /// Number of waits that didn't fit in the tables, or whose end wasn't observed.
     pub missing_waits: u64,
     /// The time of those that didn't fit, in nanoseconds.
     pub missing_ns: u64,
-    /// User stacks that couldn't be copied because the buffer was full. A later wait with the same
-    /// stack copies it again.
+    /// Number of times that a user stack couldn't be copied because the buffer was full. A later
+    /// wait with the same stack tries again.
     pub missing_copies: u64,
     /// Number of waits below the limit of `--off-cpu-min`.
     pub short_waits: u64,

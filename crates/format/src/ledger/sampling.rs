@@ -1,5 +1,4 @@
-//! What sampling cost the sampled tasks: samples times the cost of one, plus the recorder's own CPU
-//! time.
+//! The cost of sampling: samples times the cost of one, plus the recorder's own CPU time.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +21,8 @@ pub enum CostOrigin {
 pub struct SampleCost {
     /// Microseconds.
     pub us: Estimate,
-    /// Factor for samples that interrupt the kernel, whose functions take longer to look up for a
-    /// call chain.
+    /// Factor for samples that interrupt the kernel, which looks up its own callers for their call
+    /// chains; 1 if the chains have no kernel part.
     #[serde(default = "default_factor")]
     pub in_kernel: f64,
     /// Whether it was measured on the host that recorded; else it is an estimate.
@@ -31,7 +30,7 @@ pub struct SampleCost {
     /// The source; `None` in ledgers without it.
     #[serde(default)]
     pub origin: Option<CostOrigin>,
-    /// Whether it was measured with the same kind of call chains.
+    /// Whether it was measured with the same kind of call graph.
     #[serde(default)]
     pub exact: bool,
     /// The source in words, as part of a sentence.
@@ -66,20 +65,20 @@ pub enum ShareOf {
     Tasks,
 }
 
-/// What sampling cost, without the recorder's start-up and shutdown.
+/// The cost of sampling, without the recorder's start-up and shutdown.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct SamplingCost {
     /// Nanoseconds that samples took, lost ones included.
     pub samples_ns: Estimate,
-    /// The recorder's CPU time while it recorded.
+    /// The recorder's CPU time while it recorded, in nanoseconds.
     pub recorder_ns: u64,
     /// The sum of both, as a share of `cpu_ns`; `None` if that is unknown.
     pub share: Option<Estimate>,
     /// The CPU time that the share refers to.
     pub of: ShareOf,
-    /// That CPU time, in nanoseconds.
+    /// That CPU time, in nanoseconds; `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// Whether every cost was measured on the host.
+    /// Whether every known cost of a sample was measured on the host.
     pub calibrated: bool,
 }
 
@@ -131,7 +130,7 @@ impl SamplingCost {
 }
 
 impl LedgerEvent {
-    /// Returns the share of samples that interrupted the kernel, from 0 to 1.
+    /// Returns the share of samples that interrupted the kernel, from 0 to 1; 0 without samples.
     #[must_use]
     pub fn share_in_kernel(&self) -> f64 {
         self.in_kernel as f64 / self.samples.max(1) as f64

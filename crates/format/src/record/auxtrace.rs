@@ -1,13 +1,13 @@
-//! AUX data: traces that hardware writes into its own ring. Source:
+//! AUX data: traces that hardware writes into a ring of their own. Source:
 //! `tools/lib/perf/include/perf/event.h`, at `struct perf_record_auxtrace_info`, and
 //! `tools/perf/util/auxtrace.h`.
 
 use crate::bytes::{Cursor, Words, until_nul};
 
-/// AUX data that arrived in its own ring.
+/// AUX data that arrived in the AUX ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aux {
-    /// Offset in the AUX ring, in bytes since the recording began.
+    /// Number of bytes that the AUX ring received before this data.
     pub offset: u64,
     /// Length in bytes.
     pub size: u64,
@@ -26,9 +26,9 @@ impl Aux {
 pub struct Auxtrace {
     /// Bytes that follow the record.
     pub size: u64,
-    /// Offset in the AUX ring.
+    /// Offset in the AUX ring, in bytes.
     pub offset: u64,
-    /// Identifies the trace.
+    /// Identifies this AUX data.
     pub reference: u64,
     /// The AUX ring's number.
     pub idx: u32,
@@ -87,7 +87,7 @@ impl<'a> AuxtraceInfo<'a> {
 /// A part of a trace that its decoder could not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxtraceError<'a> {
-    /// The decoder: 1 is for instruction traces.
+    /// The kind of trace: 1 is an instruction trace.
     pub kind: u32,
     /// The decoder's own number for the error.
     pub code: u32,

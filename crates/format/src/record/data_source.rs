@@ -32,7 +32,7 @@ const TLBS: [&str; 7] = ["N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"];
 const HOPS: [&str; 5] =
     ["N/A", "core, same node", "node, same socket", "socket, same board", "board"];
 
-/// The hit bit of levels and TLBs.
+/// The bits for hits and misses in the fields for levels and TLBs.
 const HIT: u64 = 1 << 1;
 const MISS: u64 = 1 << 2;
 
@@ -41,7 +41,7 @@ impl DataSource {
         self.0 >> from & ((1 << bits) - 1)
     }
 
-    /// Returns the level of the memory hierarchy: `L1 hit`.
+    /// Returns the level of the memory hierarchy, such as `L1 hit`.
     #[must_use]
     pub fn level(self) -> String {
         let bits = self.field(5, 14);
@@ -67,7 +67,7 @@ impl DataSource {
         with_outcome(if text.is_empty() { "N/A".to_owned() } else { text }, bits)
     }
 
-    /// Returns the result of asking other caches: `None`, `HitM`.
+    /// Returns the result of asking other caches, such as `None` or `HitM`.
     #[must_use]
     pub fn snoop(self) -> String {
         let mut words: Vec<_> = names_of_set_bits(self.field(19, 5), &SNOOPS).collect();
@@ -75,7 +75,7 @@ impl DataSource {
         if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
     }
 
-    /// Returns the TLB level: `L1 or L2 hit`.
+    /// Returns the TLB level, such as `L1 or L2 hit`.
     #[must_use]
     pub fn tlb(self) -> String {
         let bits = self.field(26, 7);
@@ -93,8 +93,8 @@ impl DataSource {
         }
     }
 
-    /// Returns the cause that blocked the access: ` Data`, ` Addr`. As in perf, it starts with a
-    /// space.
+    /// Returns the causes that blocked the access: ` Data`, ` Addr` or both, else ` N/A`. As in
+    /// perf, each starts with a space.
     #[must_use]
     pub fn blocked(self) -> String {
         let bits = self.field(40, 3);
@@ -104,7 +104,7 @@ impl DataSource {
         names_of_set_bits(bits, &["", " Data", " Addr"]).collect()
     }
 
-    /// Returns the kind of access: `LOAD`, `STORE`.
+    /// Returns the kind of access, such as `LOAD` or `STORE`.
     #[must_use]
     pub fn operation(self) -> &'static str {
         names_of_set_bits(self.field(0, 5), &OPERATIONS).next().unwrap_or("No")

@@ -69,7 +69,7 @@ impl Encoder {
         self.put(into, PERF_RECORD_EXIT, 0, &[&encode_task(task)])
     }
 
-    /// Appends a mapping: `MMAP` if it has no [`FileId`], else `MMAP2`. With process -1 it is a
+    /// Appends a mapping: `MMAP` with [`FileId::None`], else `MMAP2`. With process -1 it is a
     /// mapping of the kernel. A build id is truncated to 20 bytes.
     ///
     /// # Errors
@@ -260,7 +260,8 @@ mod tests {
         cpu: Some(6),
     };
 
-    /// Asserts that a record with any trailer is decoded with all of its fields and that trailer.
+    /// Asserts that a record is decoded with all of its fields and its trailer: without one, with a
+    /// time alone, and with all fields.
     #[track_caller]
     fn assert_decodes(
         encode: impl Fn(&Encoder, &mut Vec<u8>) -> Result<(), TooLong>,

@@ -1,6 +1,4 @@
 //! The header of a record: `struct perf_event_header` of `include/uapi/linux/perf_event.h`.
-//!
-//! Everything that reads or writes records, here and in the other crates, goes through this type.
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_KERNEL};
 
@@ -38,7 +36,7 @@ impl RecordHeader {
         u16::try_from(size).map(|size| Self { kind, misc, size }).map_err(|_| TooLong { size })
     }
 
-    /// Decodes a header. Its size may be invalid: see [`RecordHeader::is_possible`].
+    /// Decodes a header. Its size may be less than 8: see [`RecordHeader::is_possible`].
     #[inline]
     #[must_use]
     pub fn decode(bytes: [u8; Self::SIZE], endian: Endian) -> Self {
@@ -70,14 +68,15 @@ impl RecordHeader {
         self.size as usize
     }
 
-    /// Whether the size is at least that of a header.
+    /// Whether the record's size is at least that of a header.
     #[inline]
     #[must_use]
     pub const fn is_possible(self) -> bool {
         self.record_size() >= Self::SIZE
     }
 
-    /// Whether the record was made while the CPU ran kernel code.
+    /// Whether the CPU mode in `misc` is the kernel; for a sample: whether it interrupted the
+    /// kernel.
     #[inline]
     #[must_use]
     pub const fn is_in_kernel(self) -> bool {

@@ -12,7 +12,7 @@ pub use perf_event_open_sys::bindings::{
     PERF_RECORD_TEXT_POKE, PERF_RECORD_THROTTLE, PERF_RECORD_UNTHROTTLE,
 };
 
-/// The first kind that a recorder writes rather than the kernel.
+/// The first of the kinds that only recorders write.
 pub const USER_TYPE_START: u32 = 64;
 pub const HEADER_ATTR: u32 = 64;
 pub const HEADER_EVENT_TYPE: u32 = 65;

@@ -1,4 +1,4 @@
-//! Finds the event of a record, and the layout of its records.
+//! Finds the event of a record, and describes the layout of an event's records.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{RawRecord, kind};
 use crate::abi::{Attr, Flags, ReadFormat};
 use crate::bytes::{Cursor, Words};
 
-/// Converts bits of `sample_type` to the attribute's type.
+/// Converts bits of the bindings to the attribute's type.
 pub(super) const fn bit(bit: u32) -> u64 {
     bit as u64
 }
@@ -29,10 +29,10 @@ pub struct Layout {
     pub regs_user: u64,
     /// One bit for each register at the interrupt.
     pub regs_intr: u64,
-    /// Whether records other than samples end with a [`SampleId`].
+    /// Whether the kernel's records other than samples end with a [`SampleId`].
     pub sample_id_all: bool,
-    /// Whether the event is inherited: the counts in its samples are then those of the sampled thread
-    /// (Linux 6.12 and later; earlier kernels refuse such samples).
+    /// Whether the event is inherited: the counts in its samples are then those of the sampled
+    /// thread (Linux 6.12 and later; earlier kernels refuse such samples).
     pub is_inherited: bool,
 }
 
@@ -59,7 +59,7 @@ const CPU: u64 = bit(PERF_SAMPLE_CPU);
 
 /// ```text
 /// front of a sample:   [IDENTIFIER] [IP] [TID] [TIME] [ADDR] [ID] ...
-/// end of other records: ... [TID] [TIME] [ID] [STREAM_ID] [CPU] [IDENTIFIER]       eight bytes each
+/// end of other records: ... [TID] [TIME] [ID] [STREAM_ID] [CPU] [IDENTIFIER]     eight bytes each
 /// ```
 impl Layout {
     pub(super) fn has(&self, bits: u64) -> bool {
@@ -76,8 +76,8 @@ impl Layout {
         if self.has(IDENTIFIER) { Some(0) } else { self.has(ID).then(|| self.words(before)) }
     }
 
-    /// Returns which word of any other record holds its event's id, counted from the end: 1 is the
-    /// last.
+    /// Returns which word of the trailer of any other record holds its event's id, counted from the
+    /// trailer's end: 1 is the last.
     fn id_from_end(&self) -> Option<usize> {
         if self.has(IDENTIFIER) {
             Some(1)
@@ -86,9 +86,9 @@ impl Layout {
         }
     }
 
-    /// Returns a record's time in nanoseconds of the recording's clock, if it has one. Records that
-    /// a recorder made up, such as mappings from before the recording, have time 0: they are due at
-    /// their position.
+    /// Returns a record's time in nanoseconds of the recording's clock, if it has one. Time 0
+    /// counts as none: recorders write it into the records that they make up, such as mappings from
+    /// before the recording, and these are due at their position.
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
         let time_ns = if !self.has(TIME) {
@@ -104,8 +104,8 @@ impl Layout {
         time_ns.filter(|time_ns| *time_ns != 0)
     }
 
-    /// Returns the size in bytes of the front that [`super::Sample::decode_front`] needs; `None` if
-    /// the sample itself states it.
+    /// Returns the number of bytes at the front of a sample that [`super::Sample::decode_front`]
+    /// needs; `None` if it depends on the sample, which holds counts.
     #[must_use]
     pub fn front_size(&self) -> Option<usize> {
         let head = IDENTIFIER | bit(PERF_SAMPLE_IP) | TID | TIME | bit(PERF_SAMPLE_ADDR);
@@ -133,7 +133,8 @@ impl Layout {
         Cursor::new(record.body.get(at..)?, record.endian).u64()
     }
 
-    /// Encodes the end of a record other than a sample; fields that `id` lacks are 0.
+    /// Encodes the end of a record other than a sample; empty without
+    /// [`sample_id_all`](Self::sample_id_all). Fields that `id` lacks are 0.
     #[must_use]
     pub fn trailer(&self, id: &SampleId) -> Vec<u8> {
         let mut into = Vec::new();
@@ -161,8 +162,8 @@ impl Layout {
         into
     }
 
-    /// Decodes the end of a record other than a sample: task, CPU, time; `None` fields aren't
-    /// recorded.
+    /// Decodes the end of a record other than a sample. Fields that aren't recorded are `None`, and
+    /// so are all if the record is too short.
     #[must_use]
     pub fn sample_id(&self, record: &RawRecord<'_>) -> SampleId {
         let at = self.trailer_end(record).checked_sub(self.trailer_size());
@@ -189,10 +190,10 @@ impl Layout {
     }
 }
 
-/// Returns the size of a record's own fields, of those kinds whose size the kernel may overstate:
+/// Returns the size of a record's own fields, for those kinds whose size the kernel may overstate:
 /// `perf_event_ksymbol_output()`, `perf_event_bpf_output()` and `perf_event_text_poke_output()` in
-/// `kernel/events/core.c` add the trailer's size to one shared header for each event that gets the record,
-/// so stale bytes follow the trailer if it isn't the first event.
+/// `kernel/events/core.c` add the trailer's size to one shared header for each event that gets the
+/// record, so stale bytes follow the trailer if it isn't the first event.
 fn own_size(record: &RawRecord<'_>) -> Option<usize> {
     let size = match record.kind {
         kind::PERF_RECORD_KSYMBOL => {
@@ -209,8 +210,8 @@ fn own_size(record: &RawRecord<'_>) -> Option<usize> {
     Some(size.next_multiple_of(8))
 }
 
-/// The end of a record other than a sample (`struct sample_id`). Fields that the event's records
-/// lack are `None`.
+/// The end of a kernel's record other than a sample (`struct sample_id`). Fields that the event's
+/// records lack are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// The process.
@@ -234,7 +235,7 @@ pub struct Events {
     by_id: ById,
 }
 
-/// Ids within this distance after the first are looked up in a table.
+/// Ids less than this above the first are looked up in a table, others in a hash map.
 const NEAR: u64 = 1 << 16;
 
 /// Events by id. The kernel assigns ids consecutively, so those of one recording lie close
@@ -242,7 +243,7 @@ const NEAR: u64 = 1 << 16;
 #[derive(Clone, Debug, Default)]
 struct ById {
     first: Option<u64>,
-    /// The event of each id from the first on, counted from 1; 0 if the id is unknown.
+    /// The event of each id from `first` on, counted from 1; 0 if the id is unknown.
     near: Vec<usize>,
     far: HashMap<u64, usize, foldhash::fast::RandomState>,
 }
@@ -301,15 +302,15 @@ impl Events {
         &self.layouts
     }
 
-    /// Returns the index of the event with an id.
+    /// Returns the index of the event that has this id.
     #[must_use]
     pub fn with_id(&self, id: u64) -> Option<usize> {
         self.by_id.get(id)
     }
 
-    /// Returns the index of a record's event. Records without an id, or with id 0 as recorders
-    /// write them, belong to the first event. Returns `None` for an unknown id, and for records
-    /// that a recorder wrote.
+    /// Returns the index of a record's event. Records without an id, or with id 0, which recorders
+    /// write, belong to the first event; so do records with any id if there is one event. Returns
+    /// `None` for an unknown id, and for kinds from [`kind::USER_TYPE_START`] on.
     #[must_use]
     pub fn index_of(&self, record: &RawRecord<'_>) -> Option<usize> {
         let first = self.layouts.first()?;

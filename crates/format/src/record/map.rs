@@ -1,4 +1,4 @@
-//! Records about code and its location.
+//! Records about mappings, kernel code, cgroups and namespaces.
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_MMAP_BUILD_ID, PERF_RECORD_MISC_MMAP_DATA};
 
@@ -19,9 +19,9 @@ pub struct Mmap<'a> {
     pub pgoff: u64,
     /// Identifies the file.
     pub file: FileId<'a>,
-    /// `PROT_*`; 0 in a record of the first version.
+    /// `PROT_*`; 0 in a record of the first version (`MMAP`).
     pub prot: u32,
-    /// `MAP_*`; 0 in a record of the first version.
+    /// `MAP_*`; 0 in a record of the first version (`MMAP`).
     pub flags: u32,
     /// The file's path, or a name such as `[vdso]` or `//anon`.
     pub path: &'a [u8],
@@ -32,7 +32,7 @@ pub struct Mmap<'a> {
 /// Distinguishes the file of a mapping from others with the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileId<'a> {
-    /// The record is of the first version, and doesn't say.
+    /// Not recorded: the record is of the first version (`MMAP`).
     None,
     /// The file's inode.
     Inode {

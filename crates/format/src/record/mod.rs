@@ -4,7 +4,7 @@
 //! | kind u32 | misc u16 | size u16 | body: size - 8 bytes ...                               |
 //!                                   | fields of the kind ... | sample_id, if requested       |
 //! ```
-//! Everything borrows: a [`Record`] points into the bytes it was decoded from. Source:
+//! A [`Record`] borrows texts and lists from the bytes it was decoded from. Source:
 //! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and
 //! `tools/lib/perf/include/perf/event.h`.
 
@@ -41,7 +41,8 @@ use crate::bytes::{Cursor, Endian, Words};
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The record ends before the fields that its kind and its event require.
+    /// The record ends before the fields that its kind and its event require, or a field is
+    /// invalid.
     #[error("a record of kind {kind} with {len} bytes ends within its fields")]
     Truncated {
         /// The record's kind.
@@ -86,12 +87,12 @@ impl<'a> RawRecord<'a> {
         RecordHeader::SIZE + self.body.len()
     }
 
-    /// Decodes the fields of the record's kind. Samples and reads stay bytes, because their fields
-    /// depend on the event: see [`Sample::decode`] and [`TaskRead::decode`].
+    /// Decodes the fields of the record's kind. Those of samples and reads are left out, because
+    /// they depend on the event: see [`Sample::decode`] and [`TaskRead::decode`].
     ///
     /// # Errors
-    /// Fails if the record is too short for its kind. Unknown kinds are returned as
-    /// [`Record::Unknown`].
+    /// Fails if the record is too short for its kind, or a field is invalid. Unknown kinds are
+    /// returned as [`Record::Unknown`].
     pub fn decode(&self) -> Result<Record<'a>, DecodeError> {
         self.fields().ok_or(DecodeError::Truncated { kind: self.kind, len: self.body.len() })
     }
@@ -188,7 +189,8 @@ pub enum Record<'a> {
     Exit(Task),
     /// Records were lost because a ring was full.
     Lost(Lost),
-    /// Hardware lost samples before they reached a ring.
+    /// Samples were lost: hardware dropped them before they reached a ring, or the recorder reports
+    /// the counts of `PERF_FORMAT_LOST`.
     LostSamples {
         /// Number of lost samples.
         lost: u64,
@@ -205,7 +207,7 @@ pub enum Record<'a> {
     Switch(Switch),
     /// The namespaces that a thread is in.
     Namespaces(Namespaces<'a>),
-    /// Kernel code was registered or removed: a BPF program, or a kprobe's trampoline.
+    /// Kernel code was registered or removed, such as a BPF program or a kprobe's trampoline.
     Ksymbol(Ksymbol<'a>),
     /// A BPF program was loaded or unloaded.
     BpfEvent(BpfEvent),
@@ -239,16 +241,17 @@ pub enum Record<'a> {
     /// The length of the tracing data that follows the record, padded to a multiple of 8. It isn't
     /// part of the record's size.
     TracingData {
-        /// Length in bytes, without the padding.
+        /// Length in bytes. perf and tare include the padding; a reader has to round it up.
         size: u32,
     },
-    /// The build id of a file that samples lie in.
+    /// The build id of a file.
     BuildId(BuildId<'a>),
-    /// Every ring was drained: no later record is older than the previous round.
+    /// Every ring was drained: no later record is older than those before the previous mark.
     FinishedRound,
-    /// Everything that existed when the recording began has been described.
+    /// Everything that existed when the recording began has been described; with a body, part of a
+    /// note (see [`crate::file::note`]).
     FinishedInit,
-    /// CPU and thread of each id.
+    /// Ring, CPU and thread of each counter id.
     IdIndex(IdIndex<'a>),
     /// The hardware that wrote the AUX data.
     AuxtraceInfo(AuxtraceInfo<'a>),
@@ -300,7 +303,8 @@ impl<'a> Records<'a> {
         Self { rest: bytes, endian }
     }
 
-    /// Returns the bytes after the last whole record: an incomplete record, or no record at all.
+    /// Returns the bytes that haven't been returned as records; after the last record, an
+    /// incomplete record, or no record at all.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

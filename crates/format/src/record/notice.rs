@@ -5,7 +5,8 @@ use crate::bytes::Cursor;
 /// Records lost because their ring was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The event that found the ring full. The losses are those of all of the ring's events.
+    /// The id of the event whose record was the first to fit again. The losses are those of all of
+    /// the ring's events.
     pub id: u64,
     /// Number of records.
     pub lost: u64,

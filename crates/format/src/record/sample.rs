@@ -14,7 +14,7 @@ use super::layout::bit;
 use super::{DecodeError, Events, Layout, RawRecord, ReadValues};
 use crate::bytes::{Cursor, Endian, Words};
 
-/// Fields that later kernels added.
+/// The fields after the copied user stack.
 const LAST: u32 = PERF_SAMPLE_WEIGHT
     | PERF_SAMPLE_WEIGHT_STRUCT
     | PERF_SAMPLE_DATA_SRC
@@ -41,15 +41,16 @@ pub struct Sample<'a> {
     pub branches: Option<Branches<'a>>,
     /// User registers.
     pub regs_user: Option<Registers<'a>>,
-    /// A copy of the user stack.
+    /// A copy of a part of the user stack.
     pub stack_user: Option<UserStack<'a>>,
     /// The cost of the sampled access; its unit depends on the event.
     pub weight: Option<u64>,
     /// With `WEIGHT_STRUCT`, the instruction's latency in cycles.
     pub ins_lat: Option<u16>,
-    /// With `WEIGHT_STRUCT`, the cycles that the instruction held a stage of the pipeline.
+    /// With `WEIGHT_STRUCT`, the cycles that the instruction spent in a stage of the pipeline;
+    /// which one depends on the CPU.
     pub p_stage_cyc: Option<u16>,
-    /// Source of the data (`union perf_mem_data_src`).
+    /// Source of the data (`union perf_mem_data_src`): see [`super::DataSource`].
     pub data_src: Option<u64>,
     /// Outcome of a transaction (`PERF_TXN_*`).
     pub transaction: Option<u64>,
@@ -119,7 +120,8 @@ impl Registers<'_> {
 pub struct UserStack<'a> {
     /// The copied bytes.
     pub bytes: &'a [u8],
-    /// The requested size in bytes.
+    /// Bytes that the sample has for the copy: the requested size, or less if the sample would be
+    /// too long; 0 without a user stack.
     pub room: u64,
 }
 
@@ -222,8 +224,8 @@ impl<'a> Sample<'a> {
             .ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 
-    /// Decodes the front of a `SAMPLE` record: its head and the counts of its group. The rest is
-    /// ignored and may be missing.
+    /// Decodes the front of a `SAMPLE` record: its head, and the counts of its event or group. The
+    /// rest is ignored and may be missing.
     ///
     /// # Errors
     /// Fails if the record ends before that.
@@ -253,7 +255,7 @@ impl<'a> Sample<'a> {
         if fields.has(LAST) { self.fill_last(fields) } else { Some(()) }
     }
 
-    /// Decodes the fields that state their own size.
+    /// Decodes the fields from the counts to the copied user stack.
     fn fill_sized(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         self.fill_counts(fields)?;
         if fields.has(PERF_SAMPLE_CALLCHAIN) {
@@ -283,7 +285,7 @@ impl<'a> Sample<'a> {
         Some(())
     }
 
-    /// Decodes the fields that later kernels added.
+    /// Decodes the fields after the copied user stack.
     fn fill_last(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         self.weight = fields.word(PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT).ok()?;
         if let Some(weight) = self.weight.filter(|_| fields.has(PERF_SAMPLE_WEIGHT_STRUCT)) {
@@ -326,7 +328,8 @@ impl SampleHead {
     }
 }
 
-/// A sample's bytes and layout. Methods return `None` if the bytes end early.
+/// A sample's remaining bytes, and its layout. Decoding methods return `None` or [`TooShort`] if
+/// the bytes end early.
 struct Fields<'a, 'l> {
     cursor: Cursor<'a>,
     layout: &'l Layout,

@@ -47,7 +47,7 @@ pub enum Update<'a> {
     Unit(&'a [u8]),
     /// Factor that converts a count to that unit.
     Scale(f64),
-    /// The event's name, as the user typed it.
+    /// The event's name.
     Name(&'a [u8]),
     /// The CPUs that it counts on.
     Cpus(CpuMap<'a>),
@@ -162,9 +162,9 @@ pub struct BuildId<'a> {
     pub pid: i32,
     /// Whether it is the kernel or one of its modules (`PERF_RECORD_MISC_KERNEL`).
     pub is_kernel: bool,
-    /// The build id, usually of 20 bytes and at most of 20.
+    /// The build id: at most 20 bytes, and usually that many.
     pub build_id: &'a [u8],
-    /// The file, or `[kernel.kallsyms]`.
+    /// The file's path, or a name such as `[kernel.kallsyms]`.
     pub path: &'a [u8],
 }
 
@@ -254,7 +254,8 @@ pub struct TimeConv {
     pub mult: u64,
     /// Nanoseconds at counter 0.
     pub zero: u64,
-    /// For counters with fewer than 64 bits: a counter value in range, and the mask of its bits.
+    /// For counters with fewer than 64 bits: `time_cycles`, a value of 64 bits by which others are
+    /// extended, and `time_mask`, the mask of the counter's bits.
     pub short: Option<(u64, u64)>,
 }
 

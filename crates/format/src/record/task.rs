@@ -15,8 +15,8 @@ pub struct Comm<'a> {
     pub tid: i32,
     /// The name, any bytes but NUL.
     pub comm: &'a [u8],
-    /// Whether the thread executed a new program (`PERF_RECORD_MISC_COMM_EXEC`), which replaces its
-    /// mappings.
+    /// Whether the thread executed a new program (`PERF_RECORD_MISC_COMM_EXEC`), which replaces the
+    /// mappings of its process.
     pub is_exec: bool,
 }
 
@@ -32,11 +32,11 @@ impl<'a> Comm<'a> {
 pub struct Task {
     /// The process.
     pub pid: i32,
-    /// The parent process.
+    /// The process that created the thread; for a thread that ended, the parent process.
     pub ppid: i32,
     /// The thread.
     pub tid: i32,
-    /// The thread that created it.
+    /// The thread that created the thread; for a thread that ended, the parent process.
     pub ptid: i32,
     /// Time in nanoseconds of the recording's clock.
     pub time_ns: u64,

@@ -1,11 +1,12 @@
-//! The section `TRACING_DATA`: descriptions of the tracepoints that were recorded, and the kernel's
-//! names for addresses.
+//! The section `TRACING_DATA`: descriptions of tracepoints, and the kernel's names and constant
+//! strings by address.
 //!
 //! ```text
 //! 17 08 44 "tracing" | version \0 | byte order u8 | long size u8 | page size u32
 //! "header_page" \0, size u64, text | "header_event" \0, size u64, text
 //! count u32, (size u64, text) of ftrace | systems u32, (name \0, count u32, (size u64, text)...)
-//! kallsyms: size u32, text | printk formats: size u32, text | from version 0.6 on: names of threads: size u64, text
+//! kallsyms: size u32, text | printk formats: size u32, text
+//! from version 0.6 on: names of threads: size u64, text
 //! ```
 //! Source: `tools/perf/util/trace-event-info.c`, and `trace-cmd.dat.v6(5)`.
 
@@ -14,13 +15,13 @@ use std::collections::HashMap;
 use super::Format;
 use crate::bytes::{Cursor, Endian, until_nul};
 
-/// Limit of tracepoints in a recording.
+/// Limit of tracepoint descriptions in a recording.
 const MOST: usize = 1 << 14;
 
 /// Why the section can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TracingDataError {
-    /// It doesn't start with the magic number of tracing data.
+    /// It doesn't start with the magic number of tracing data, or its byte order is invalid.
     #[error("the tracing data doesn't start with its magic number")]
     NoTracingData,
     /// The section is truncated.
@@ -28,7 +29,7 @@ pub enum TracingDataError {
     Cut,
 }
 
-/// The contents of the section.
+/// The contents of the section that printing records needs: descriptions and constant strings.
 #[derive(Clone, Debug)]
 pub struct TracingData {
     formats: HashMap<u64, (String, Format)>,
@@ -43,7 +44,7 @@ impl TracingData {
     /// Parses the section as far as possible.
     ///
     /// # Errors
-    /// Fails if the section is not tracing data.
+    /// Fails with [`TracingDataError::NoTracingData`].
     pub fn parse(section: &[u8]) -> Result<Self, TracingDataError> {
         let rest =
             section.strip_prefix(b"\x17\x08\x44tracing").ok_or(TracingDataError::NoTracingData)?;

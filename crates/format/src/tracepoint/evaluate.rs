@@ -1,4 +1,4 @@
-//! Evaluates expressions on a record's bytes.
+//! Evaluates expressions on a record's bytes, to numbers and to texts.
 
 use super::expression::{Expression, apply_binary, apply_unary, truncate_number};
 use super::field::{Field, read_number};
@@ -6,7 +6,7 @@ use crate::bytes::{Endian, until_nul};
 
 /// Looks up kernel addresses: symbols for `%pS`, and strings that a record only points to.
 pub trait Names {
-    /// Returns the kernel symbol that contains an address, and the symbol's start.
+    /// Returns the name of the kernel symbol that contains an address, and the symbol's start.
     fn symbol(&mut self, address: u64) -> Option<(String, u64)>;
 
     /// Returns the constant string at a kernel address.
@@ -81,7 +81,7 @@ impl Raw<'_> {
         at.map_or(0, |at| read_number(bytes, at, size, self.endian))
     }
 
-    /// Returns the bytes of an array or buffer.
+    /// Returns the bytes of a field that an expression names; none for other expressions.
     pub(super) fn buffer(&self, expression: &Expression) -> &[u8] {
         match expression {
             Expression::Field(field)
@@ -144,7 +144,8 @@ impl Raw<'_> {
         out.extend_from_slice(format!("{{{}}}", texts.join(",")).as_bytes());
     }
 
-    /// Appends the text of an array, or the text that a pointer points to, if it is known.
+    /// Appends the text of a field: an array's own, or the text that a pointer of 8 bytes points
+    /// to. If that text is unknown, appends the pointer in hexadecimal.
     fn append_field_text(&mut self, field: usize, out: &mut Vec<u8>) {
         let Some(field) = self.fields.get(field) else { return };
         if field.is_array || field.size != 8 {

@@ -1,4 +1,4 @@
-//! The expressions of `print fmt`, and what their operators do.
+//! The expressions of `print fmt`, and the effect of their operators.
 
 /// An expression over the fields of a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,9 +14,9 @@ pub(super) enum Expression {
     Choice(Box<Expression>, Box<Expression>, Box<Expression>),
     /// An element of an array: array, index.
     Element(Box<Expression>, Box<Expression>),
-    /// The text of a dynamic field.
+    /// The text of a dynamic field, by the field's index.
     Str(usize),
-    /// The bytes of a dynamic field, in elements of this many bytes.
+    /// The bytes of a dynamic field: index of the field, bytes per element.
     Dynamic(usize, usize),
     /// Length of a dynamic field in bytes.
     DynamicLen(usize),
@@ -29,7 +29,7 @@ pub(super) enum Expression {
     Array(Box<Expression>, Box<Expression>, Box<Expression>),
 }
 
-/// Evaluates an expression without a record; `None` if it needs one.
+/// Evaluates an expression without a record; `None` if it needs one, or isn't a number.
 pub(super) fn evaluate_constant(expression: &Expression) -> Option<u64> {
     match expression {
         Expression::Number(number) => Some(*number),

@@ -22,15 +22,15 @@ pub(super) enum Location {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// Its type in C, without the array's brackets.
+    /// Its type in C, without `__data_loc`, `__rel_loc` and the array's brackets.
     pub kind: String,
     /// Offset in the record, in bytes.
     pub offset: usize,
-    /// Size in bytes.
+    /// Size in bytes, of a dynamic field that of its offset and length.
     pub size: usize,
     /// Whether it is a signed number.
     pub is_signed: bool,
-    /// Number of array elements, if stated.
+    /// Number of array elements, if stated as a number.
     pub(super) elements: Option<usize>,
     pub(super) is_array: bool,
     pub(super) location: Location,
@@ -119,7 +119,8 @@ impl Field {
         &rest[..len.min(rest.len())]
     }
 
-    /// Returns the size of an array's element, or of a field that isn't an array, in bytes.
+    /// Returns the size in bytes of an array's element (1 if its type is unknown), or of a field
+    /// that isn't an array.
     pub(super) fn element_size(&self) -> usize {
         match self.elements.filter(|elements| *elements > 0) {
             Some(elements) if self.location == Location::Inline => self.size / elements,
@@ -159,7 +160,7 @@ impl Field {
     }
 }
 
-/// Reads an unsigned number of `size` bytes; 0 if it is missing.
+/// Reads an unsigned number of `size` bytes; 0 if the bytes are missing or more than 8.
 pub(super) fn read_number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> u64 {
     let Some(bytes) = offset
         .checked_add(size)

@@ -64,8 +64,8 @@ impl ConversionFlags {
         }
     }
 
-    /// Returns the position and the byte of the padding, for text from `start` to `end` whose digits
-    /// start at `number_at`. With `zeros` it may be padded with zeros.
+    /// Returns the position and the byte of the padding, for text from `start` to `end` whose
+    /// digits start at `number_at`. With `zeros` it may be padded with zeros.
     fn padding(self, start: usize, number_at: usize, end: usize, zeros: bool) -> (usize, u8) {
         match (self.left, zeros) {
             (true, _) => (end, b' '),

@@ -81,8 +81,8 @@ struct Player {
     shown: usize,
 }
 
-/// Plays samples of short processes, one process at a time on each CPU. `program` returns the program
-/// of a process by its number.
+/// Plays samples of short processes, one process at a time on each CPU. `program` returns the
+/// program of a process by its number.
 pub(crate) fn play(
     samples: u64,
     processes: u64,

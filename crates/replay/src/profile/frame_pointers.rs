@@ -104,8 +104,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes frames of functions at consecutive addresses, each in a file and with or without a frame
-    /// pointer.
+    /// Makes frames of functions at consecutive addresses, each in a file and with or without a
+    /// frame pointer.
     fn frames(functions: &[(&str, bool)]) -> (Profile, FramePointerUses, Vec<FrameId>) {
         let mut profile = Profile::default();
         let mut uses = FramePointerUses::default();

@@ -192,8 +192,8 @@ impl FrameTable {
         self.lines.is_some()
     }
 
-    /// Applies the new ids of a profile's tables. Addresses without a name, and those that the tables
-    /// lack, are looked up again when they next occur.
+    /// Applies the new ids of a profile's tables. Addresses without a name, and those that the
+    /// tables lack, are looked up again when they next occur.
     pub(super) fn renumber(&mut self, now: &NewIds, profile: &Profile) {
         self.recent.slots.fill(None);
         let frames = std::mem::take(&mut self.frames);
@@ -237,8 +237,8 @@ impl FrameTable {
         self.symbols.keys().map(|symbol| symbol.dso)
     }
 
-    /// Adds lines and inlined functions of all addresses to the profile. Returns the new row of each
-    /// row, or `None` if no lines are needed.
+    /// Adds lines and inlined functions of all addresses to the profile. Returns the new row of
+    /// each row, or `None` if no lines are needed.
     pub(super) fn locate(
         &mut self,
         profile: &mut Profile,
@@ -346,8 +346,8 @@ pub(super) fn space(mode: CpuMode) -> Space {
     }
 }
 
-/// Returns the name of a file in tables: the last part of its path, or the process of compiled code,
-/// as in perf.
+/// Returns the name of a file in tables: the last part of its path, or the process of compiled
+/// code, as in perf.
 pub(super) fn short_name(path: &[u8]) -> Vec<u8> {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let compiled = path.strip_prefix(b"/tmp/perf-").and_then(|rest| rest.strip_suffix(b".map"));

@@ -40,8 +40,8 @@ impl LineLookup {
         self.requests.push(LineRequest { frame, at, address });
     }
 
-    /// Adds lines to the profile's frames, and inlined functions to its call chains. As in perf, the
-    /// leaf remains the function that has the symbol, with the line of the innermost function.
+    /// Adds lines to the profile's frames, and inlined functions to its call chains. As in perf,
+    /// the leaf remains the function that has the symbol, with the line of the innermost function.
     /// Returns the new row of each row.
     pub(super) fn locate(self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
         let addresses: Vec<_> = self.requests.iter().map(|request| request.at).collect();

@@ -1,5 +1,5 @@
-//! Sinks that turn a recording into a profile: [`ProfileSink`] sums samples up, [`SampleSink`] keeps
-//! each one.
+//! Sinks that turn a recording into a profile: [`ProfileSink`] sums samples up, [`SampleSink`]
+//! keeps each one.
 
 mod blocks;
 mod details;

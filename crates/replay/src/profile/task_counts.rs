@@ -2,8 +2,8 @@
 //! (`inherit_stat`).
 //!
 //! It writes no such record for the task that has the original events, which is the command's own.
-//! The ledger holds the counts of all tasks together; the rest belongs to the command's own task and
-//! to tasks that are still running.
+//! The ledger holds the counts of all tasks together; the rest belongs to the command's own task
+//! and to tasks that are still running.
 
 use std::collections::BTreeMap;
 
@@ -58,8 +58,8 @@ impl TaskCounts {
         self.sums.entry((event, comm)).or_default().add(count);
     }
 
-    /// Returns the sums by event and name; empty if some counts are unknown. `last_name` returns the
-    /// last name of a thread.
+    /// Returns the sums by event and name; empty if some counts are unknown. `last_name` returns
+    /// the last name of a thread.
     pub(super) fn by_name(
         &self,
         profile: &mut Profile,

@@ -1,4 +1,4 @@
-//! Features of the machine: CPUs, memory, PMUs. The layouts are those that
+//! Features of the machine: CPUs, caches, memory, PMUs. The layouts are those that
 //! `tools/perf/util/header.c` writes.
 
 use super::{
@@ -15,18 +15,18 @@ pub struct CpuTopology<'a> {
     pub sockets: Vec<&'a [u8]>,
     /// CPUs of each core, as lists.
     pub cores: Vec<&'a [u8]>,
-    /// CPUs of each die, as lists; empty in recordings of older recorders.
+    /// CPUs of each die, as lists; empty if not recorded.
     pub dies: Vec<&'a [u8]>,
-    /// Where each CPU is, by number; empty in recordings of older recorders.
+    /// Where each CPU is, by number; empty if not recorded.
     pub cpus: Vec<CpuPlace>,
 }
 
 /// Socket, die and core of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
-    /// The core's number within its socket.
+    /// The core's number (`topology/core_id` in sysfs).
     pub core: u32,
-    /// The socket's number.
+    /// The socket's number (`topology/physical_package_id` in sysfs).
     pub socket: u32,
     /// The die's number, if recorded.
     pub die: Option<u32>,
@@ -78,12 +78,13 @@ pub struct MemoryTopology<'a> {
 pub struct MemoryNode<'a> {
     /// Its number.
     pub node: u64,
-    /// One bit for each block of the machine.
+    /// One bit for each block of the machine up to the last of this node: set for the node's
+    /// blocks.
     pub bitmap: Words<'a>,
 }
 
 impl MemoryNode<'_> {
-    /// Returns the number of blocks.
+    /// Returns the number of the node's blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.bitmap.iter().map(|word| u64::from(word.count_ones())).sum()
@@ -107,7 +108,8 @@ fn decode_pair<'a>(fields: &mut Cursor<'a>) -> Option<NameValue<'a>> {
 }
 
 impl Features {
-    /// Returns the number of possible CPUs, and of those that were online.
+    /// Returns the highest number of a present CPU, plus 1, and the number of CPUs that were
+    /// online.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -156,7 +158,7 @@ impl Features {
         })
     }
 
-    /// Returns type and name of each PMU.
+    /// Returns the type (`perf_event_attr.type`) and name of each PMU.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -166,7 +168,7 @@ impl Features {
         })
     }
 
-    /// Returns the capabilities of the CPU's PMU: names and values.
+    /// Returns the capabilities of the CPUs' PMU, if all have the same: names and values.
     ///
     /// # Errors
     /// See [`FeatureError`].

@@ -55,7 +55,8 @@ pub enum FeatureError {
     /// The recording has no such section.
     #[error("the recording has no feature section {0}")]
     Absent(u32),
-    /// The section ends within its fields, or has more items than [`limits::LIST_ITEMS`].
+    /// The section ends within its fields, has more items than [`limits::LIST_ITEMS`], or a field
+    /// is invalid.
     #[error("feature section {0} is malformed")]
     Malformed(u32),
 }
@@ -74,7 +75,7 @@ impl Features {
         Self { sections: BTreeMap::new(), bytes: 0, endian }
     }
 
-    /// Adds a section. Returns `false` if all sections together would exceed
+    /// Adds or replaces a section. Returns `false` if all sections together would exceed
     /// [`limits::FEATURE_BYTES`].
     pub(super) fn add(&mut self, feature: u32, data: Vec<u8>) -> bool {
         let replaced = self.sections.get(&feature).map_or(0, |section| section.len());
@@ -118,7 +119,7 @@ impl Features {
         self.sections.keys().copied()
     }
 
-    /// Returns the bytes of a section.
+    /// Returns the bytes of a section; `None` if the recording lacks it.
     #[must_use]
     pub fn section(&self, feature: u32) -> Option<&[u8]> {
         self.sections.get(&feature).map(|section| section.as_slice())
@@ -152,8 +153,8 @@ impl Features {
     }
 }
 
-/// Reads a list whose length is in its first four bytes; `None` if an item is cut or there are too
-/// many.
+/// Reads a list whose length is in its first four bytes; `None` if an item is truncated or there
+/// are more than [`limits::LIST_ITEMS`].
 fn decode_list<'a, T>(
     fields: &mut Cursor<'a>,
     mut item: impl FnMut(&mut Cursor<'a>) -> Option<T>,

@@ -1,5 +1,5 @@
-//! Features of the session: its command, events, clocks and files. The layouts are those that
-//! `tools/perf/util/header.c` writes.
+//! Features of the session: its command, events, clocks, compression and files. The layouts are
+//! those that `tools/perf/util/header.c` writes.
 
 use super::{
     BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, EVENT_DESC, FeatureError, Features, GROUP_DESC,
@@ -15,7 +15,7 @@ use crate::record::{BuildId, RawRecord};
 pub struct EventDesc<'a> {
     /// As passed to the kernel.
     pub attr: Attr,
-    /// As the user typed it.
+    /// Its name in reports.
     pub name: &'a [u8],
     /// The ids of its counters.
     pub ids: Words<'a>,
@@ -24,11 +24,11 @@ pub struct EventDesc<'a> {
 /// A group of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupDesc<'a> {
-    /// Its name; mostly empty.
+    /// Its name; empty, or `{anon_group}` in perf's recordings, if the user gave none.
     pub name: &'a [u8],
     /// The leader's index among the events.
     pub leader: u32,
-    /// Number of events.
+    /// Number of events, the leader included.
     pub members: u32,
 }
 
@@ -60,9 +60,10 @@ pub struct Compression {
     pub kind: u32,
     /// The requested level.
     pub level: u32,
-    /// Compression ratio.
+    /// Bytes of records per compressed byte, rounded.
     pub ratio: u32,
-    /// Bytes of a ring, and at most that many in a compressed record.
+    /// Maximum number of bytes that a compressed record decompresses to; in perf's recordings the
+    /// size of a ring.
     pub mmap_len: u32,
 }
 
@@ -97,7 +98,7 @@ impl Features {
         })
     }
 
-    /// Returns the groups of more than one event.
+    /// Returns the groups; recorders list those of more than one event.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -152,7 +153,7 @@ impl Features {
         })
     }
 
-    /// Iterates over the build ids of sampled files, up to the first truncated entry.
+    /// Iterates over the build ids of files, up to the first truncated entry.
     ///
     /// # Errors
     /// See [`FeatureError`].

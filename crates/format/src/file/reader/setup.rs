@@ -9,7 +9,8 @@ use crate::file::header::{FileHeader, Section};
 use crate::file::loss::{LossReason, Losses};
 use crate::limits;
 
-/// Reads the sections that a file's header points to.
+/// Reads the attribute section and the feature sections. Without the size of the data, the feature
+/// table can't be found, and only the attribute section is read.
 ///
 /// # Errors
 /// Fails if the source can't be read.
@@ -86,8 +87,8 @@ impl<R: Read + Seek> Setup<'_, R> {
         Ok(())
     }
 
-    /// Reads one entry: a `perf_event_attr` and the range of the event's ids. Returns what is wrong
-    /// with it, if anything.
+    /// Reads one entry: a `perf_event_attr` and the range of the event's ids. Returns the reason if
+    /// it can't be read completely.
     fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<LossReason>> {
         let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else {
             return Ok(Some(LossReason::BadAttr));
@@ -106,7 +107,8 @@ impl<R: Read + Seek> Setup<'_, R> {
         Ok(if !fits { Some(LossReason::OverLimit) } else { is_cut.then_some(LossReason::CutData) })
     }
 
-    /// Reads the table after the data, which has one entry per bit in the header.
+    /// Reads the table after the data, which has one entry per bit set in the header, and the
+    /// sections to which it points.
     fn read_features(&mut self) -> io::Result<()> {
         let bits: Vec<_> = self.header.feature_bits().collect();
         let wanted = Section {

@@ -43,7 +43,8 @@ impl Bytes {
         self.u32(kind).put(&[0, 0]).put(&(size + 8).to_le_bytes())
     }
 
-    /// Appends the first version of `perf_event_attr`, with `config` and a `sample_type` of ids.
+    /// Appends the first version of `perf_event_attr`, with `config`, and `PERF_SAMPLE_IDENTIFIER`
+    /// as `sample_type`.
     fn attr(self, config: u64) -> Self {
         self.u32(1).u32(64).words(&[config, 0, PERF_SAMPLE_IDENTIFIER.into(), 0, 0, 0, 0])
     }
@@ -51,8 +52,8 @@ impl Bytes {
 
 const DATA: u64 = 104 + 8 + 80;
 
-/// Makes a file with an event of id 7, this many samples, and two features. `data_size` may be
-/// wrong.
+/// Makes a file with an event of id 7, `samples` samples, and two features. `data_size` is the size
+/// of the data that the header states, and may be wrong.
 fn file(endian: Endian, samples: u64, data_size: u64) -> Bytes {
     let bytes = Bytes::magic(endian).words(&[
         104,
@@ -376,7 +377,7 @@ fn damaged_compressed_data_loses_only_compressed_records() {
     assert_eq!(read(Reader::stream(&bytes.0[..]).unwrap()).0, [kind::COMPRESSED, PERF_RECORD_LOST]);
 }
 
-/// Less than 60,000 bytes decompress to half a gigabyte of records.
+/// Less than 60,000 bytes hold half a gigabyte of records. The reader stops at its limit.
 #[test]
 fn decompresses_half_a_gigabyte_in_bounded_memory() {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();

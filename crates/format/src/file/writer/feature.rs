@@ -14,7 +14,7 @@ const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 /// A fact about the machine or the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// The build ids of sampled files.
+    /// The build ids of files that samples can lie in.
     BuildIds(Vec<BuildId>),
     /// `uname -n`.
     Hostname(String),
@@ -75,28 +75,28 @@ pub enum Feature {
     Compression {
         /// The compression level.
         level: u32,
-        /// Compression ratio.
+        /// Bytes of records per compressed byte, rounded; at least 1.
         ratio: u32,
-        /// Maximum number of bytes in a compressed record.
+        /// Maximum number of bytes that a compressed record decompresses to.
         block_bytes: u32,
     },
 }
 
-/// The build id of a sampled file.
+/// The build id of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildId {
-    /// Whether it is the kernel, or a part of it.
+    /// Whether the file is the kernel or one of its modules.
     pub kernel: bool,
     /// The build id; bytes beyond 20 are dropped.
     pub id: Vec<u8>,
-    /// Its path.
+    /// The file's path, or `[kernel.kallsyms]`.
     pub path: String,
 }
 
 /// A group of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name; mostly empty.
+    /// Its name; empty if it has none.
     pub name: String,
     /// The leader's index among the events.
     pub leader: u32,
@@ -209,7 +209,7 @@ impl Feature {
     }
 }
 
-/// Encodes the section with all events.
+/// Encodes the section `EVENT_DESC`: all events.
 pub(super) fn encode_event_descriptions(events: &[EventDescription], attr_size: usize) -> Vec<u8> {
     let mut into = Vec::new();
     into.extend(encode_count(events.len()));

@@ -6,7 +6,7 @@ use super::fields::{write_list, write_text};
 /// Capabilities of a PMU: names and values.
 pub type Caps = Vec<(String, String)>;
 
-/// How the machine's CPUs share sockets, dies and cores. CPUs are lists such as `0-3,8`.
+/// How the machine's CPUs share sockets, dies and cores. A text is a list of CPUs such as `0-3,8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTopology {
     /// The CPUs of each socket.
@@ -15,7 +15,7 @@ pub struct CpuTopology {
     pub cores: Vec<String>,
     /// The CPUs of each die; empty if sockets aren't divided into dies.
     pub dies: Vec<String>,
-    /// Each CPU up to the highest present one, by number.
+    /// Core, socket and die of each CPU up to the highest present one, by number.
     pub cpus: Vec<CpuPlace>,
 }
 
@@ -77,7 +77,8 @@ pub(super) fn write_cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
     for cpu in &topology.cpus {
         into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
     }
-    // Written even if empty: perf would take whatever follows the CPUs for the dies.
+    // Written even if empty: perf takes any bytes after the CPUs for the dies, also the padding of
+    // a record.
     write_list(into, &topology.dies, |into, cpus| write_text(into, cpus));
     into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
 }

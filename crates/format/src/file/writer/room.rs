@@ -1,11 +1,11 @@
-//! Room at the beginning of a file for the ids of counters that are opened during the recording.
+//! Room in the beginning of a file for the ids of counters that are opened during the recording.
 
 use std::ops::Range;
 
 /// Positions for the ids of later counters in a file without an [`super::Ending`].
 ///
 /// ```text
-/// ids of an event | id id id | first first first first |     the first id repeated, as a placeholder
+/// ids of an event | id id id | first first first first |   the first id repeated, a placeholder
 ///                              ^ IdRoom::take: the next id goes here
 /// ```
 /// A reader that finds an id twice takes both for one counter, so unused room is harmless.
@@ -22,7 +22,8 @@ impl IdRoom {
     }
 
     /// Returns the offset in the file at which to write the next id of an event (counted from 0),
-    /// as eight bytes in this machine's byte order. `None` if no room is left.
+    /// as eight bytes in this machine's byte order. `None` if no room is left, or there is no such
+    /// event.
     ///
     /// The id must be in the file before [`super::DATA_SIZE_OFFSET`] covers a record that carries
     /// it.

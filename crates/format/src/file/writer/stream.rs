@@ -39,7 +39,7 @@ pub(super) fn write_record(
     Ok(())
 }
 
-/// Appends a record with an event's attributes and ids.
+/// Appends a record with the first `attr_size` bytes of an event's attributes, and its ids.
 pub(super) fn write_attr(
     into: &mut Vec<u8>,
     event: &EventDescription,
@@ -52,7 +52,8 @@ pub(super) fn write_attr(
     write_record(into, kind::HEADER_ATTR, 0, &[&attr[..attr_size], &ids]).map_err(|_| too_many())
 }
 
-/// Appends a record with an event's name, identified by its first id.
+/// Appends a record with an event's name, identified by its first id; nothing for an event without
+/// ids.
 pub(super) fn write_event_name(
     into: &mut Vec<u8>,
     event: &EventDescription,
@@ -64,8 +65,8 @@ pub(super) fn write_event_name(
 }
 
 /// Appends a feature section as a record. A section that doesn't fit in a record is left out; a
-/// finished file has it in its table. Build ids are records already. The empty section of branch
-/// stacks repeats the events' attributes, and is left out.
+/// finished file has it in its table. Build ids are records already. The section of branch stacks
+/// is empty and repeats what the events' attributes state, so it is left out.
 pub(super) fn write_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     match number {
         features::BUILD_ID => into.extend_from_slice(content),

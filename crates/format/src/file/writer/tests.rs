@@ -161,7 +161,7 @@ fn several_features() -> Vec<Feature> {
     ]
 }
 
-/// Asserts that a reader finds the features of [`several_features`].
+/// Asserts that a reader finds the features of [`several_features`], and the tracing data.
 fn assert_several(features: &features::Features) {
     assert_eq!(features.text(features::HOSTNAME), Ok(&b"h"[..]));
     assert_eq!(features.cpus(), Ok((2, 1)));
@@ -221,7 +221,7 @@ fn a_reader_finds_everything_in_unfinished_and_finished_files() {
     }
 }
 
-/// Ids of later counters, within the reserved room and beyond.
+/// Ids of later counters in the reserved room, and the end of that room.
 #[test]
 fn a_reader_finds_later_ids_in_files() {
     let events = vec![event(2), EventDescription { ids: vec![7], ..event(0) }];

@@ -35,8 +35,8 @@ fn decodes_the_trailer_of_a_record() {
     });
 }
 
-/// For each combination of bits, id and time equal those of the whole sample and of the whole
-/// trailer.
+/// For each combination of bits, the time equals that of the whole sample and of the whole trailer,
+/// and the event is found.
 #[test]
 fn finds_id_and_time_without_decoding_the_rest() {
     let words: Vec<u64> = (1..=20).collect();

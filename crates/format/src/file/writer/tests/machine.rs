@@ -1,4 +1,4 @@
-//! Writes and reads features of the machine, groups, build ids and notes.
+//! Writes and reads features of the machine, branch stacks, groups, build ids and notes.
 
 use super::super::*;
 use crate::file::{Reader, note};
