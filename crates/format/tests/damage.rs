@@ -48,8 +48,8 @@ fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     }
 }
 
-/// Decodes everything. Returns a sum, so that the compiler can't remove the work; `None` if the
-/// recording can't be opened.
+/// Decodes all records, and most features. Returns a sum, so that the compiler can't remove the
+/// work; `None` if the recording can't be opened.
 fn read_all(bytes: &[u8]) -> Option<usize> {
     let mut reader = Reader::open(Cursor::new(bytes)).ok()?;
     let mut sum = 0;
@@ -155,8 +155,8 @@ fn reads_damaged_recordings_in_bounded_memory() {
         });
         read_all(&whole);
     }
-    // The reader's buffer, feature sections and ids (at most the file's size), this test's copies,
-    // and as much again for growing vectors.
+    // The reader's buffer, and four times the recording for its feature sections, its ids and this
+    // test's copies; four times that sum and 32 MiB for growing vectors and the allocator.
     let room = 4 * (limits::READ_BUFFER as u64 + 4 * largest) + (32 << 20);
     let grown = peak_bytes() - before;
     assert!(grown < room, "{grown} bytes of memory for recordings of at most {largest}");

@@ -6,7 +6,7 @@
 //! replay                  ->                             passes records to the sink, one by one
 //! ```
 //! The look-ahead has its own machine, so each stack is unwound in the address space of its time.
-//! The batch size depends only on the recording, so the result doesn't depend on the number of
+//! The records alone decide where a batch ends, so the result doesn't depend on the number of
 //! threads.
 
 use std::collections::VecDeque;
@@ -45,9 +45,9 @@ pub(crate) struct AheadState {
     unwound: VecDeque<UnwoundStack>,
     /// Limit of stacks per round.
     max_stacks: usize,
-    /// The rest of the limit in this round.
+    /// Number of stacks that may still be unwound in this round.
     stacks_left: usize,
-    /// Whether the last call chain reaches the start of its thread.
+    /// Whether the user stack that was returned last reaches the start of its thread.
     pub(crate) is_whole: bool,
     pub(crate) stats: UnwindStats,
 }
@@ -59,7 +59,7 @@ pub(crate) fn has_copied_stacks(description: &Description) -> bool {
 }
 
 impl AheadState {
-    /// Starts at the recording's description.
+    /// Creates the state before the first record: it knows the recording's description.
     pub(crate) fn new(options: &ReplayOptions, description: &Description) -> Self {
         let ReplayOptions { symbols, threads, most_stacks, .. } = options;
         let mut machine = Machine::new(symbols.clone());
@@ -79,12 +79,13 @@ impl AheadState {
         }
     }
 
-    /// Begins a round.
+    /// Begins a round, in which `max_stacks` further stacks may be unwound.
     pub(crate) fn begin_round(&mut self) {
         self.stacks_left = self.max_stacks;
     }
 
-    /// Forgets threads and processes that ended before a time, like the replay's own machine.
+    /// Forgets threads and processes that ended before a time, like the replay's own machine. Drops
+    /// unused DSOs if there are many, or if the tables are large.
     pub(crate) fn forget_before(&mut self, time_ns: u64, options: &ReplayOptions) {
         self.machine.forget_ended_before(time_ns);
         let is_large = self.unwinder.bytes() > UNWIND_BYTES;
@@ -95,7 +96,7 @@ impl AheadState {
         }
     }
 
-    /// Applies a record without a time.
+    /// Applies a record that isn't a sample to the machine.
     pub(crate) fn apply(&mut self, description: &Description, raw: &RawRecord<'_>) {
         if let Ok(record) = raw.decode() {
             self.machine.apply_record(description, raw, &record);
@@ -149,8 +150,9 @@ impl AheadState {
         self.unwound.extend(unwound);
     }
 
-    /// Returns the copied stack of a sample, if the sink wants its call chain. `position` is the
-    /// number of records before it in the batch.
+    /// Returns the copied stack of a sample, if it has one, isn't filtered out as another task's,
+    /// and the sink wants its call chain. `position` is the number of records before it in the
+    /// batch.
     fn find_stack<'a, S: Sink>(
         &self,
         description: &Description,
@@ -172,7 +174,8 @@ impl AheadState {
         CopiedStack::from_sample(&fields, position, space)
     }
 
-    /// Passes a record on. Returns the addresses of its user stack, if one was unwound.
+    /// Counts the next record as passed on. Returns the addresses of its user stack, if one was
+    /// unwound.
     pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
         let position = self.passed;
         self.passed += 1;

@@ -14,8 +14,9 @@ pub(crate) struct BuildIds {
 }
 
 impl BuildIds {
-    /// Adds a listed build id, which replaces an earlier one of the same name. Returns the id if it
-    /// is the kernel's, listed by its name or by the path of its image.
+    /// Adds a listed build id, which replaces an earlier one of the same name; ignores it if
+    /// [`limits::DSOS`] are known. Returns the id if it is the kernel's, listed by its name or by
+    /// the path of its image.
     pub(crate) fn add(&mut self, listed: &ListedBuildId<'_>) -> Option<BuildId> {
         let id = BuildId::new(listed.build_id)?;
         let path = listed.path;
@@ -46,7 +47,8 @@ pub(crate) fn recorded_kernel(description: &Description, ids: &mut BuildIds) -> 
     RecordedKernel { release, arch, build_id, reference: None }
 }
 
-/// Whether a path of kernel code is a module's: `[name]`, or a file `name.ko`, packed or not.
+/// Whether a path of kernel code is a module's: `[name]`, or a path that contains `.ko`, since
+/// modules may be compressed.
 fn is_module(path: &[u8]) -> bool {
     path.starts_with(b"[") && !path.starts_with(b"[kernel.kallsyms]")
         || path.windows(3).any(|part| part == b".ko")

@@ -35,7 +35,7 @@ impl CodeAddress {
 }
 
 /// Replaces `chain` with the recorded call chain of a sample, innermost address first, limited to
-/// `most` addresses.
+/// `most` addresses. Without `with_user_part`, user addresses are left out.
 ///
 /// With `PERF_SAMPLE_BRANCH_CALL_STACK` the user part is the branch stack's: where the innermost
 /// call went, then where each call came from (`lbr_callchain_add_lbr_ip` in

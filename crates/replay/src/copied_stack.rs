@@ -13,8 +13,8 @@ use tare_symbols::{
 
 use crate::callchain;
 
-/// Stacks per batch of a thread, and stacks per additional thread. Starting a thread takes as long
-/// as unwinding about ten stacks.
+/// Stacks that a thread takes at a time, and stacks for each thread that runs. Starting a thread
+/// takes as long as unwinding about ten stacks.
 const BATCH: usize = 16;
 const WORTH_A_THREAD: usize = 64;
 
@@ -24,10 +24,10 @@ const THREADS: usize = 16;
 /// A copied stack, with the registers and the address space to unwind it.
 #[derive(Debug)]
 pub(crate) struct CopiedStack<'a> {
-    /// Number of records before it.
+    /// Number of records before its sample in the batch.
     pub(crate) position: usize,
     registers: Option<Registers>,
-    /// At the time of the sample.
+    /// The process's, at the time of the sample.
     pub(crate) space: Option<AddressSpace>,
     copy: &'a [u8],
     /// The user part of the recorded call chain.
@@ -41,12 +41,12 @@ pub(crate) struct UnwoundStack {
     /// Innermost first.
     pub(crate) addresses: Vec<u64>,
     pub(crate) end: UnwindOutcome,
-    /// Number of addresses from frame pointers.
+    /// Number of addresses that come from the recorded call chain.
     pub(crate) spliced: usize,
 }
 
 impl<'a> CopiedStack<'a> {
-    /// Returns a sample's stack, or `None` without a copy of a user stack.
+    /// Returns a sample's stack, or `None` if it lacks user registers or a copy of the user stack.
     pub(crate) fn from_sample(
         sample: &Sample<'a>,
         position: usize,
@@ -96,14 +96,15 @@ impl<'a> CopiedStack<'a> {
     }
 }
 
-/// Makes a cache per unwinding thread; by default one thread per CPU of this process.
+/// Makes a cache for each of `threads` threads, by default one per CPU of this process, and at most
+/// [`THREADS`].
 pub(crate) fn make_caches(threads: Option<NonZero<usize>>) -> Vec<UnwindCache> {
     let threads = threads.or_else(|| thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZero::get).min(THREADS);
     std::iter::repeat_with(UnwindCache::default).take(threads).collect()
 }
 
-/// Unwinds stacks with a thread per cache, and returns them in their order.
+/// Unwinds stacks on at most one thread per cache, and returns them in their order.
 pub(crate) fn unwind_all(
     unwinder: &Unwinder,
     caches: &mut [UnwindCache],

@@ -1,4 +1,4 @@
-//! The mode of a CPU: a program, the kernel, or a guest.
+//! The mode of a CPU: a program, the kernel, a guest, or a hypervisor.
 
 use tare_format::abi::bindings::{
     PERF_CONTEXT_GUEST, PERF_CONTEXT_GUEST_KERNEL, PERF_CONTEXT_GUEST_USER, PERF_CONTEXT_HV,
@@ -14,7 +14,7 @@ pub enum CpuMode {
     Kernel,
     /// A program.
     User,
-    /// The program of another process than the sample's: the waker's.
+    /// The program of another process than the sample's, by process id: the waker's.
     UserOf(i32),
     /// A guest's kernel. A guest's addresses can't be looked up.
     GuestKernel,
@@ -22,7 +22,7 @@ pub enum CpuMode {
     GuestUser,
     /// A hypervisor.
     Hypervisor,
-    /// Not recorded.
+    /// The record's mode is unknown (`PERF_RECORD_MISC_CPUMODE_UNKNOWN`, or another value).
     Unknown,
 }
 

@@ -18,8 +18,8 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_CONTEXT_USER_DEFERRED};
 use tare_format::file::Description;
 use tare_format::record::{RawRecord, Sample};
 
-/// Limits of held-back samples, in number and in bytes. The samples of a thread that never returns
-/// to user code stay until then.
+/// Limits of held-back samples, in number and in bytes. Samples of a thread that doesn't return to
+/// user code stay until a limit is exceeded or the recording ends.
 const SAMPLES: usize = 1 << 12;
 const BYTES: usize = 16 << 20;
 
@@ -28,7 +28,7 @@ const BYTES: usize = 16 << 20;
 pub(crate) struct Deferred {
     waiting: VecDeque<DeferredSample>,
     bytes: usize,
-    /// Samples passed on without it.
+    /// Number of samples passed on without their user call chain.
     pub(crate) missing: u64,
 }
 
@@ -69,7 +69,8 @@ pub(crate) fn collect_addresses(callchain: impl Iterator<Item = u64>) -> Vec<u64
 }
 
 impl Deferred {
-    /// Holds a sample back. Returns one that can't wait any longer.
+    /// Holds a sample back. If a limit is exceeded, returns the oldest sample, without its user
+    /// call chain.
     pub(crate) fn hold(
         &mut self,
         cookie: u64,
@@ -97,7 +98,7 @@ impl Deferred {
         Some(held)
     }
 
-    /// Takes the samples of a user call chain.
+    /// Takes the samples that wait for the user call chain with a cookie.
     pub(crate) fn take(&mut self, cookie: u64) -> Vec<DeferredSample> {
         let (taken, waiting) = std::mem::take(&mut self.waiting)
             .into_iter()

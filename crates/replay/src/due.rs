@@ -21,7 +21,7 @@ use crate::sink::Sink;
 pub(crate) struct DueRecord<'a> {
     /// Nanoseconds of the recording's clock, if the record has a time.
     pub(crate) time_ns: Option<u64>,
-    /// Index of its event.
+    /// Index of its event, if known.
     pub(crate) event: Option<usize>,
     pub(crate) raw: RawRecord<'a>,
 }
@@ -68,7 +68,8 @@ impl ReplayState {
         }
     }
 
-    /// Applies a record, and passes it to the sink with the samples that waited for it.
+    /// Applies a record, and passes it to the sink, after the samples that waited for it. A sample
+    /// whose user call chain is deferred is held back.
     pub(crate) fn deliver<S: Sink>(
         &mut self,
         description: &Description,
@@ -123,7 +124,7 @@ impl ReplayState {
         sink.record(&mut self.machine, &record)
     }
 
-    /// Counts the losses that a record reports.
+    /// Counts a record that reports a loss, throttling, or a count (`STAT`).
     fn count_losses(&mut self, record: &Record<'_>) {
         let losses = &mut self.losses;
         match record {
@@ -169,7 +170,9 @@ impl ReplayState {
         filled.ok()
     }
 
-    /// Passes a sample to the sink.
+    /// Passes a sample to the sink, and a sample with the counts of a group once for each member
+    /// whose count increased. Leaves out samples that are malformed, belong to a task other than
+    /// the command's, or only hold a copied stack.
     pub(crate) fn pass_to_sink<S: Sink>(
         &mut self,
         description: &Description,

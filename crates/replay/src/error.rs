@@ -37,7 +37,7 @@ pub enum Error {
     /// Reading the recording failed.
     #[error("cannot read the recording")]
     Read(#[from] io::Error),
-    /// A range is in percent, but the recording lacks the times of its first and last sample.
+    /// A time range is in percent, but the recording lacks the times of its first and last sample.
     #[error("the recording doesn't say when its samples begin and end; give seconds")]
     NoSampleTimes,
 }

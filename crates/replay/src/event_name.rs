@@ -1,5 +1,5 @@
-//! Names events that a recording doesn't name, as perf does (`evsel__name` in
-//! `tools/perf/util/evsel.c`).
+//! Names events that a recording doesn't name: those of the kernel's own types as perf does
+//! (`evsel__name` in `tools/perf/util/evsel.c`), others by number.
 
 use tare_format::abi::bindings::{
     PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,

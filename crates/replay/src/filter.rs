@@ -1,4 +1,5 @@
-//! Filters the samples of a recording by thread, CPU, place in code and time.
+//! Filters the samples of a recording by thread, CPU, place in code and time, and by events that
+//! switch the filter on and off.
 
 use tare_format::file::Description;
 use tare_format::record::Sample;
@@ -26,11 +27,12 @@ pub struct SampleFilterOptions {
     pub dsos: Vec<String>,
     /// Functions.
     pub symbols: Vec<String>,
-    /// First and last address, in the process or in the file. With `symbols`, either may match.
+    /// First and last addresses, in the process or in the file, of code that passes as if `symbols`
+    /// named it. Ignored if `symbols` is empty.
     pub addresses: Vec<(u64, u64)>,
-    /// Events that switch taking on and off.
+    /// Events that switch the filter on and off.
     pub switch: EventSwitch,
-    /// Times.
+    /// Ranges of time.
     pub times: TimeRanges,
 }
 
@@ -44,7 +46,7 @@ pub struct SampleFilter {
 }
 
 impl SampleFilter {
-    /// Applies the options to a recording.
+    /// Creates the filter for a recording, whose sample times turn percentages into times.
     ///
     /// # Errors
     /// Fails with [`Error::NoSampleTimes`]: see [`TimeRanges::windows`].
@@ -66,7 +68,7 @@ impl SampleFilter {
         !self.is_past(sample.time_ns) && self.passes_by_numbers(sample)
     }
 
-    /// Whether a sample passes. Samples must be passed in order, and each once, because some switch
+    /// Whether a sample passes. Call it once for each sample, in order, because some samples switch
     /// the filter on or off.
     pub fn passes(&mut self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let comms = &self.options.comms;

@@ -26,8 +26,8 @@ pub struct Member {
 }
 
 impl GroupCounts {
-    /// Returns the members whose counts increased, in the order of the group. `tid` is the sampled
-    /// thread.
+    /// Returns the members of known events whose counts increased, in the order of the group. `tid`
+    /// is the sampled thread.
     pub fn members<'a>(
         &'a mut self,
         read: &ReadValues<'a>,
@@ -71,7 +71,7 @@ mod tests {
 
     const READ: u64 = 1 << 4;
 
-    /// Events 10 and 20 as a group, and the members of its samples.
+    /// A group of two events with the ids 10 and 20, and its counts.
     struct SampledGroup {
         layout: Layout,
         events: Events,
@@ -89,7 +89,8 @@ mod tests {
             Self { layout, events, counts: GroupCounts::default() }
         }
 
-        /// Indices and periods of the members in a sample of thread `tid`.
+        /// Returns indices and periods of the members in a sample of thread `tid`, given both
+        /// counts.
         fn periods(&mut self, tid: i32, first: u64, second: u64) -> Vec<(usize, u64)> {
             let words = [3, first, 10, second, 20, 99, 30];
             let body = words.map(u64::to_le_bytes).concat();

@@ -1,7 +1,7 @@
 //! Tracks just-in-time compiled code, as jitdumps describe it, by process and time.
 //!
 //! A dump has times of `CLOCK_MONOTONIC`, and a recording those of its own clock; [`JitClock`]
-//! converts between them. Without a conversion, the last code at an address counts for the whole
+//! converts the recording's. Without a conversion, the last code at an address counts for the whole
 //! recording, as with perf maps.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use tare_symbols::{
 /// `CLOCK_MONOTONIC` of `include/uapi/linux/time.h`.
 const CLOCK_MONOTONIC: i32 = 1;
 
-/// Limit of processes with a known runtime.
+/// Limit of processes with a known runtime, and of those with an unreadable dump.
 const PROCESSES: usize = 1 << 16;
 
 /// Converts times of a recording to `CLOCK_MONOTONIC`.
@@ -38,7 +38,7 @@ impl JitClock {
         self.is_monotonic = !events.is_empty() && events.iter().all(is_monotonic);
     }
 
-    /// Adds a reading of both clocks.
+    /// Adds a reading of both clocks, if it is later than the last one.
     fn add_pair(&mut self, ClockPair { recorded_ns, monotonic_ns }: ClockPair) {
         const MOST: usize = 1 << 16;
         let is_later = self.pairs.last().is_none_or(|(last, _)| *last < recorded_ns);
@@ -75,7 +75,7 @@ struct CodeRange {
 /// The compiled code of a process by start address, without overlaps.
 type CodeRanges = BTreeMap<u64, CodeRange>;
 
-/// A dump with pending changes.
+/// A dump whose changes are applied in the course of the recording.
 #[derive(Clone, Copy, Debug)]
 struct Dump {
     pid: i32,
@@ -88,12 +88,12 @@ struct Dump {
 #[derive(Debug, Default)]
 pub(crate) struct JitCode {
     clock: JitClock,
-    /// Notes of the recording that were read.
+    /// Number of the recording's notes that were read.
     notes: usize,
     spaces: HashMap<i32, Arc<CodeRanges>, foldhash::fast::RandomState>,
     dumps: Vec<Dump>,
-    /// The time of the next change of any dump, in nanoseconds of `CLOCK_MONOTONIC`; `None` if no
-    /// change is pending.
+    /// The time of the next change of any dump, in nanoseconds of `CLOCK_MONOTONIC`; 0 if the dumps
+    /// must be read again, `None` if no change is pending.
     next_ns: Option<u64>,
     /// Whether a process has a perf map.
     perf_maps: HashMap<i32, bool, foldhash::fast::RandomState>,
@@ -281,7 +281,7 @@ impl JitCode {
         self.runtimes.get(&pid).copied()
     }
 
-    /// Copies the code of a process to its child.
+    /// Copies the code and the runtime of a process to its child.
     pub(crate) fn copy_code(&mut self, parent: i32, child: i32) {
         if let Some(runtime) = self.runtime(parent).filter(|_| self.runtimes.len() < PROCESSES) {
             self.runtimes.insert(child, runtime);
@@ -292,14 +292,14 @@ impl JitCode {
         }
     }
 
-    /// Drops the code of a process that executed a new program.
+    /// Drops the code, the dumps and the runtime of a process that executed a new program.
     pub(crate) fn forget_program(&mut self, pid: i32) {
         self.forget_code(pid);
         self.runtimes.remove(&pid);
         self.perf_maps.remove(&pid);
     }
 
-    /// Drops the compiled code of a process.
+    /// Drops the compiled code and the dumps of a process.
     pub(crate) fn forget_code(&mut self, pid: i32) {
         if self.spaces.remove(&pid).is_some() || !self.dumps.is_empty() {
             self.dumps.retain(|dump| dump.pid != pid);
@@ -324,7 +324,8 @@ mod tests {
         tare_symbols::DsoTable::default().intern(dso).unwrap()
     }
 
-    /// Returns the code at an address at some times; the dump's clock is 1000 ahead.
+    /// Returns the address in the dump of an address at some times; the dump's clock is 1000 ns
+    /// ahead.
     fn at_times(changes: &[JitChange], address: u64, times: &[u64]) -> Vec<Option<u64>> {
         let mut jit = JitCode::default();
         jit.clock.add_pair(ClockPair { recorded_ns: 50, monotonic_ns: 1050 });

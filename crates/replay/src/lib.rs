@@ -6,8 +6,9 @@
 //! file, pipe, folder --Recording--\
 //! rings of this process -----------> Replay::push -> order of time -> Machine -> Sink
 //!                                                                      |          |
-//!                                     threads, mappings, build ids ----/          +- ProfileSink: sums up
-//!                                                                                 \- yours: each sample
+//!                                     threads, mappings, build ids ----/          |
+//!                                                     ProfileSink: sums up -------+
+//!                                                     yours: each sample ---------/
 //! ```
 //!
 //! - [`Recording`] opens and reads; [`Replay`] sorts, in bounded memory; [`Machine`] is the state

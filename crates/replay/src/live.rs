@@ -5,9 +5,10 @@
 //! samples     . . s s s s s s s s s s s s s s s s s
 //! forgotten  <---|  whole tables, once a window: younger samples are copied into new tables
 //! ```
-//! Samples with their names and call chains, exited threads, address spaces and unmapped files are
-//! dropped when they are older than the window. Memory therefore depends on the activity within two
-//! windows, and not on the length of the recording.
+//! Once a window, samples that are older are dropped with their names and call chains, and so are
+//! threads that exited before, with their address spaces, and unused files if there are many.
+//! Memory therefore depends on the activity within two windows, and not on the length of the
+//! recording.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -26,11 +27,11 @@ use crate::replay::Replay;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// Longest delay between a record's time and its arrival in the ring buffer, in nanoseconds. A
-/// slower record counts as late.
+/// Longest expected delay between a record's time and its arrival in the ring buffer, in
+/// nanoseconds. A slower record may be late.
 const UNDER_WAY_NS: u64 = 100_000_000;
 
-/// Limit of copied stacks per drain. Unwinding them takes about 10 ms; more would delay the display
+/// Limit of copied stacks per round. Unwinding them takes about 10 ms; more would delay the display
 /// and cost much CPU time.
 const STACKS: usize = 4096;
 
@@ -55,9 +56,10 @@ pub struct Live {
     window_ns: u64,
     left_out: Option<i32>,
     own_samples: u64,
-    /// Time of the latest record, in nanoseconds of the recording's clock.
+    /// Time of the latest delivered record, or up to which all were delivered, in nanoseconds of
+    /// the recording's clock.
     now_ns: u64,
-    /// Everything older was dropped.
+    /// Everything older was dropped; in nanoseconds of the recording's clock.
     kept_from_ns: u64,
 }
 
@@ -118,8 +120,9 @@ impl Live {
         }
     }
 
-    /// Delivers the records before a drain of all ring buffers, at a time in nanoseconds of the
-    /// recording's clock.
+    /// Delivers records after a drain of all ring buffers that began at `time_ns`, in nanoseconds
+    /// of the recording's clock. Records of the last 100 ms before wait, because older ones may
+    /// still arrive.
     pub fn drained(&mut self, time_ns: u64, sink: &mut SampleSink) {
         let mut taken = OwnSampleFilter::new(sink, self.left_out, &mut self.own_samples);
         let before_ns = time_ns.saturating_sub(UNDER_WAY_NS);
@@ -127,7 +130,8 @@ impl Live {
         self.now_ns = self.now_ns.max(before_ns);
     }
 
-    /// Returns the start of the last `window`, in nanoseconds of the recording's clock.
+    /// Returns the start of the last `window`, or of the kept one if that is shorter, in
+    /// nanoseconds of the recording's clock.
     #[must_use]
     pub fn since_ns(&self, window: Duration) -> u64 {
         self.now_ns.saturating_sub(to_nanos(window).min(self.window_ns))
@@ -168,7 +172,7 @@ fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Passes samples on, except the recorder's.
+/// Passes samples on, except the recorder's, which it counts.
 struct OwnSampleFilter<'a> {
     sink: &'a mut SampleSink,
     left_out: Option<i32>,

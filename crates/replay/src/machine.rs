@@ -41,7 +41,8 @@ pub(crate) fn is_of_unknown_task(raw: &RawRecord<'_>, record: &Record<'_>) -> bo
 const CGROUPS: usize = 1 << 16;
 const CGROUP_PATH_BYTES: usize = 1 << 12;
 
-/// New DSOs after which a machine looks for those that nothing maps.
+/// Number of new DSOs, besides as many as were kept the last time, after which those that nothing
+/// maps are dropped.
 const NEW_DSOS: usize = 256;
 
 /// Bytes of unused symbols after which a machine drops DSOs. One large program's symbols take as
@@ -73,11 +74,11 @@ pub struct Machine {
     pub(crate) chain_parts: ChainParts,
 }
 
-/// The DSOs of all mappings so far.
+/// The DSOs of the mappings so far, without those that were dropped.
 #[derive(Debug, Default)]
 struct RecordedDsos {
     table: DsoTable,
-    /// Number of DSOs when unmapped ones were dropped last.
+    /// Number of DSOs that were kept when unmapped ones were dropped last.
     kept: usize,
 }
 
@@ -115,10 +116,10 @@ impl FramePointerLookup {
     }
 }
 
-/// Parts of the current sample's call chain that other records hold.
+/// Parts of the current sample's call chain that its recorded chain lacks.
 #[derive(Debug, Default)]
 pub(crate) struct ChainParts {
-    /// The user part: unwound from a copied stack, or recorded later.
+    /// The user part: unwound from a copied stack, or from a later record.
     pub(crate) user: Option<UserPart>,
     /// The chain of the task that ended the wait, for a sample of off-CPU time.
     pub(crate) waker: Vec<CodeAddress>,
@@ -361,7 +362,7 @@ impl Machine {
         }
     }
 
-    /// Advances to a time, in nanoseconds of the recording's clock.
+    /// Applies the changes of compiled code up to a time, in nanoseconds of the recording's clock.
     pub(crate) fn advance(&mut self, time_ns: u64) {
         let Self { jit, spaces, symbolizer, dsos, .. } = self;
         let changes = |dso| symbolizer.jitdump(&dsos.table, dso).map_or(&[][..], JitDump::changes);
@@ -411,8 +412,8 @@ impl Machine {
         self.dsos.table.get(dso)
     }
 
-    /// Returns the version of the mappings of a mode: while it stays the same, each address belongs
-    /// to the same DSO. `None` for modes without mappings.
+    /// Returns the version of the mappings of the kernel or of a process, by mode: while it stays
+    /// the same, each address belongs to the same DSO. `None` for modes without mappings.
     #[must_use]
     pub fn mappings_version(&self, mode: CpuMode, pid: i32) -> Option<u64> {
         match mode.in_process(pid) {
@@ -422,7 +423,7 @@ impl Machine {
         }
     }
 
-    /// Returns the size of an address's mapping in bytes.
+    /// Returns the size in bytes of the mapping that contains an address.
     #[must_use]
     pub fn mapping_bytes(&self, mode: CpuMode, pid: i32, address: u64) -> Option<u64> {
         self.mapping(mode, pid, address).map(|map| map.end.saturating_sub(map.start))
@@ -504,8 +505,9 @@ impl Machine {
             || padding.is_err()
     }
 
-    /// Replaces `chain` with a sample's call chain, innermost address first: at most `most` recorded
-    /// addresses, and as many of a copied stack.
+    /// Replaces `chain` with a sample's call chain, innermost address first: at most `most`
+    /// recorded addresses, at most `most` of a user part from a copied stack or a later record, and
+    /// the waker's chain in a sample of off-CPU time.
     pub fn callchain(
         &mut self,
         sample: &Replayed<'_, Sample<'_>>,
@@ -559,7 +561,8 @@ impl Machine {
         self.symbolizer.name(symbol)
     }
 
-    /// Returns functions, inlined functions and source lines: see [`Symbolizer::frames`].
+    /// Returns functions, inlined functions and source lines of addresses: see
+    /// [`Symbolizer::frames`].
     #[must_use]
     pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> ResolvedFrames<'_> {
         self.symbolizer.frames(&self.dsos.table, addresses, threads)
@@ -611,7 +614,7 @@ impl Machine {
         self.spaces.left_out()
     }
 
-    /// Reads a recorder's note.
+    /// Reads a recorder's note, if it is about compiled code.
     pub(crate) fn learn_note(&mut self, note: &[u8]) {
         self.jit.learn_note(note, self.symbolizer.recorded_processes());
     }
@@ -659,7 +662,8 @@ impl Machine {
         Some(new_ids)
     }
 
-    /// Whether a just-in-time compiler made a DSO's code.
+    /// Whether a DSO's code is that of a just-in-time compiler: a perf map or a jitdump describes
+    /// it.
     pub(crate) fn is_compiled(&self, dso: DsoId) -> bool {
         self.dsos.table.get(dso).is_some_and(|dso| is_compiled(dso.kind))
     }

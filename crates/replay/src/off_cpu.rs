@@ -4,7 +4,8 @@
 //! ```text
 //! offcpu-time  period 0    addr K, registers, a copy of the stack: unwound, and stored under K
 //! offcpu-time  period 0    transaction W, frames                   stored as the waker W
-//! offcpu-time  period ns   addr K, transaction W, kernel's frames  delivered with K's user frames and W's frames
+//! offcpu-time  period ns   addr K, transaction W, kernel's frames  delivered with the user frames
+//!                                                                  of K and the frames of W
 //! ```
 
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ use crate::callchain::{self, CodeAddress};
 use crate::cpumode::CpuMode;
 use crate::machine::{Machine, UserPart};
 
-/// Limit of addresses in all stacks.
+/// Limit of addresses in all stored user stacks together.
 const ADDRESSES: usize = 1 << 21;
 
 /// Limit of wakers.
@@ -64,8 +65,9 @@ fn is_off_cpu(attr: &Attr) -> bool {
 }
 
 impl OffCpuStacks {
-    /// Stores a sample's user call chain, or looks up the one of its key. `is_whole`: the unwound
-    /// chain reaches the start of its thread. Returns whether the sample is passed to the sink.
+    /// Stores a sample's user call chain or waker, or completes the sample by those of its keys.
+    /// `is_whole`: the unwound chain reaches the start of its thread. Returns whether the sample is
+    /// to be passed to the sink.
     pub(crate) fn complete_chain(
         &mut self,
         description: &Description,

@@ -9,7 +9,8 @@ pub struct ReplayOptions {
     pub detail: SampleDetail,
     /// Sources of symbols.
     pub symbols: tare_symbols::SymbolOptions,
-    /// Number of threads that unwind copied stacks; default: one per CPU of this process.
+    /// Number of threads that unwind copied stacks, at most 16; default: one per CPU of this
+    /// process.
     pub threads: Option<NonZero<usize>>,
     /// Limit of copied stacks that are unwound per round, in which all ring buffers are drained.
     /// Further samples are counted, and keep the call chain that the kernel recorded.
@@ -30,7 +31,7 @@ pub enum SampleDetail {
     /// call chains.
     Leaf,
     /// The fields of `Leaf` without address spaces: mappings are skipped, so addresses have no
-    /// file. About ten times as fast.
+    /// file.
     Front,
     /// All fields without address spaces, for tracepoints.
     Samples,

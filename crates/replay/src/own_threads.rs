@@ -8,7 +8,7 @@ use tare_profile::{Profile, Thread};
 #[derive(Debug, Default)]
 pub struct OwnThreads {
     include_self: bool,
-    /// Notes of the recording that were read.
+    /// Number of the recording's notes that were read.
     notes: usize,
     ledger: Option<Ledger>,
 }
@@ -44,7 +44,7 @@ impl OwnThreads {
         removed.samples
     }
 
-    /// Returns the ledger.
+    /// Returns the recording's last ledger.
     #[must_use]
     pub fn into_ledger(self) -> Option<Ledger> {
         self.ledger
@@ -56,7 +56,8 @@ pub fn own_tids(ledger: Option<&Ledger>, include_self: bool) -> impl Iterator<It
     recorder(ledger, include_self).into_iter().flat_map(|own| own.tids.iter().copied())
 }
 
-/// Returns the recorder whose threads are left out. Some recordings include it on purpose.
+/// Returns the recorder whose threads are left out; `None` if the caller or the recording's user
+/// includes them.
 fn recorder(ledger: Option<&Ledger>, include_self: bool) -> Option<&Recorder> {
     let recorder = ledger.map(|ledger| &ledger.recorder);
     recorder.filter(|recorder| !include_self && !recorder.included)

@@ -1,4 +1,4 @@
-//! Splits expressions into tokens.
+//! Splits `print fmt` into tokens.
 
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) enum Token {
     Sign(&'static str),
 }
 
-/// Limit of tokens per expression.
+/// Limit of tokens per `print fmt`.
 const MOST: usize = 1 << 14;
 
 const SIGNS: [&str; 32] = [
@@ -19,7 +19,7 @@ const SIGNS: [&str; 32] = [
     "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ":", ".", ";",
 ];
 
-/// Splits an expression into tokens; `None` if it contains anything else.
+/// Splits a `print fmt` into tokens; `None` if it contains anything else, or too many.
 pub(super) fn tokenize(text: &str) -> Option<Vec<Token>> {
     let mut rest = text.trim_start();
     let mut tokens = Vec::new();
@@ -68,7 +68,8 @@ fn read_string(text: &str) -> Option<(Token, usize)> {
     read_quoted(text, b'"').map(|(bytes, len)| (Token::Text(bytes), len))
 }
 
-/// Returns the text between two quotes, and its length including them.
+/// Returns the text between two quotes with its escapes resolved, and the length of its source
+/// including the quotes, in bytes.
 fn read_quoted(text: &str, quote: u8) -> Option<(Vec<u8>, usize)> {
     let mut bytes = text.bytes().enumerate().skip(1);
     let mut content = Vec::new();

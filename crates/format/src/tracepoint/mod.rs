@@ -5,8 +5,9 @@
 //! format text -> Format: fields, and the expression tree of `print fmt`
 //! Format + raw bytes -> text, as perf prints it
 //! ```
-//! Pure and capped: texts and bytes come from a recording. Source of the grammar: the kernel's
-//! `Documentation/trace/events.rst` and `include/trace/stages/`.
+//! Texts and bytes come from a recording and are untrusted: tokens, fields, nesting and widths are
+//! limited. Source of the grammar: the kernel's `Documentation/trace/events.rst` and
+//! `include/trace/stages/`.
 
 mod data;
 mod evaluate;
@@ -30,14 +31,15 @@ pub struct Format {
     pub name: String,
     /// `perf_event_attr.config`, and the field `common_type` of each sample.
     pub id: u64,
-    /// All fields, beginning with those common to all tracepoints.
+    /// The fields, beginning with those common to all tracepoints.
     pub fields: Vec<Field>,
-    /// `None` if `print fmt` wasn't understood. The fields are then printed one by one.
+    /// `None` if `print fmt` is missing or wasn't understood. The fields are then printed one by
+    /// one.
     print: Option<Vec<Directive>>,
 }
 
 impl Format {
-    /// Parses a format description; `None` if it is malformed.
+    /// Parses a format description; `None` if its name or its id is missing or malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
@@ -58,7 +60,7 @@ impl Format {
         self.print.is_some()
     }
 
-    /// Appends a sample's raw data as text. Its contents are untrusted.
+    /// Appends a sample's raw data as text. The text is untrusted.
     pub fn print(&self, raw: &[u8], endian: Endian, names: &mut dyn Names, out: &mut Vec<u8>) {
         let mut bytes = evaluate::Raw { bytes: raw, endian, fields: &self.fields, names };
         match &self.print {
@@ -70,7 +72,7 @@ impl Format {
         }
     }
 
-    /// Appends the tracepoint's own fields, each as ` name=value`. Their contents are untrusted.
+    /// Appends the tracepoint's own fields, each as ` name=value`. The text is untrusted.
     pub fn print_fields(&self, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
         let own = self.fields.iter().filter(|field| !field.is_common());
         own.for_each(|field| field.print(raw, endian, out));

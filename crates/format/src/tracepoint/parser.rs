@@ -120,8 +120,8 @@ impl<'t> Parser<'t> {
         Some(expression)
     }
 
-    /// Parses a type in brackets. Returns its size or its pointee's, and whether it is a pointer;
-    /// and the tokens after it.
+    /// Parses a type in parentheses. Returns its size in bytes (of a pointer, that of its target),
+    /// whether it is a pointer, and the tokens after it. `None` if it isn't a type.
     fn parse_cast(&self) -> Option<((usize, bool), &'t [Token])> {
         let end = self.rest.iter().position(|token| *token == Token::Sign(")"))?;
         let mut words = Vec::new();
@@ -181,7 +181,7 @@ impl<'t> Parser<'t> {
                 let name = self.take_word()?;
                 self.find_field(name).map(Expression::Field)
             }
-            // A name of the kernel that the description doesn't define.
+            // A name of the kernel that the description doesn't define counts as 0.
             Token::Word(_) if !self.is_next("(") => Some(Expression::Number(0)),
             Token::Word(word) => {
                 self.expect("(")?;
@@ -197,7 +197,7 @@ impl<'t> Parser<'t> {
         self.fields.iter().position(|field| field.name == name)
     }
 
-    /// Parses a field whose bytes are stored elsewhere.
+    /// Parses the name of a dynamic field, and returns the field's index.
     fn parse_dynamic(&mut self) -> Option<usize> {
         let name = self.take_word()?;
         self.find_field(name).filter(|field| self.fields[*field].location != Location::Inline)
@@ -266,7 +266,7 @@ impl<'t> Parser<'t> {
         Some(Expression::Number(size as u64))
     }
 
-    /// Parses a number or the name of one; an unknown name is -1.
+    /// Parses a constant expression or the name of a number; an unknown name is -1.
     fn parse_pair_value(&mut self) -> Option<i64> {
         if let [Token::Word(word), Token::Sign(","), ..] = self.rest {
             self.next();

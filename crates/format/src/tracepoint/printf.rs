@@ -20,7 +20,7 @@ pub(super) struct Conversion {
     /// Bytes of the number.
     bytes: u32,
     specifier: u8,
-    /// The letters after `%p`.
+    /// The letters and digits after `%p`.
     extension: Vec<u8>,
     argument: Expression,
 }
@@ -82,10 +82,11 @@ enum Size {
     Argument(Expression),
 }
 
-/// Limit of a conversion's width and precision, in columns.
+/// Limit of a conversion's width and of its precision, in bytes.
 const WIDEST: u64 = 1 << 10;
 
-/// Parses a format; `None` if it is malformed or has too few arguments.
+/// Parses a format; `None` if a conversion is unknown or lacks its argument. A line feed at the end
+/// is dropped.
 pub(super) fn parse_directives(
     format: &[u8],
     arguments: Vec<Expression>,
@@ -152,7 +153,7 @@ fn parse_conversion<'f>(
     Some((conversion, &behind[letters..]))
 }
 
-/// Parses a width: digits, or `*` for an argument.
+/// Parses a width or precision: digits, or `*` for an argument.
 fn parse_size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<Size> {
     if let Some(behind) = rest.strip_prefix(b"*") {
         *rest = behind;

@@ -1,4 +1,5 @@
-//! Compares feature sections with the output of `perf report --header-only`.
+//! Compares feature sections with the output of `perf report --header-only` and `perf
+//! buildid-list`.
 
 use tare_format::file::Features;
 use tare_format::file::features::{

@@ -252,7 +252,6 @@ fn sorts_the_rounds_of_perf() {
     assert!(went == came, "{} records went out of {}", went.len(), came.len());
 }
 
-/// Reads the pipe of a running `perf`.
 #[test]
 fn reads_the_pipe_of_a_running_perf() {
     if recording::is_missing("perf") {

@@ -8,7 +8,7 @@ use tare_format::file::{Entry, Reader};
 use crate::recording::PerfRecording;
 
 impl PerfRecording {
-    /// Runs `perf` with the recording's path as its last argument. Returns what it prints.
+    /// Runs `perf` with the recording's path as its last argument. Returns its stdout.
     pub(crate) fn perf(&self, arguments: &[&str]) -> String {
         let output = Command::new("perf")
             .args(arguments)

@@ -32,7 +32,7 @@ pub(crate) fn record(options: &[&str]) -> Option<PerfRecording> {
     run(options, |path| (path.display().to_string(), Stdio::null()))
 }
 
-/// Makes a recording as a stream, saved in a file.
+/// Makes a recording as a stream, saved in a file; `None` as for [`record`].
 pub(crate) fn record_to_pipe(options: &[&str]) -> Option<PerfRecording> {
     run(options, |path| ("-".to_owned(), File::create(path).unwrap().into()))
 }

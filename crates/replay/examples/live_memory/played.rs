@@ -1,4 +1,4 @@
-//! Plays a day of short processes, in the form of ring buffers.
+//! Plays short processes to a live replay, as the records that ring buffers would hold.
 
 use std::error::Error;
 use std::fmt;
@@ -16,7 +16,7 @@ use tare_symbols::SymbolOptions;
 /// Number of CPUs, each sampled at 99 Hz.
 const CPUS: u64 = 2;
 const PERIOD_NS: u64 = 1_000_000_000 / 99;
-/// Times between two drains of the ring buffers, and between two refreshes.
+/// Times between two drains of the ring buffers, and between two refreshes, of records' time.
 const FLUSH_NS: u64 = 500_000_000;
 const REFRESH_NS: u64 = 2_000_000_000;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -34,13 +34,13 @@ pub(crate) struct Memory {
     pub(crate) peak: u64,
 }
 
-/// Memory of a replay.
+/// Sample counts of a replay, and its memory after warming up and at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplayStats {
     pub(crate) samples: u64,
     pub(crate) warm: Memory,
     pub(crate) end: Memory,
-    /// Samples in the last refresh.
+    /// Number of samples in the window at the last refresh.
     pub(crate) shown: usize,
 }
 
@@ -216,7 +216,7 @@ impl Player {
         encoder.exit(&mut self.records, &task)
     }
 
-    /// Adds a sample with a random call chain: two frames, or twelve in every eighth.
+    /// Adds a sample with a random call chain: two frames, or twelve in about one of eight samples.
     fn sample(&mut self, pid: i32, cpu: u64) {
         let place = if self.draw().is_multiple_of(8) { COMPILED } else { CODE };
         let depth = if self.draw().is_multiple_of(8) { 12 } else { 2 };
@@ -239,7 +239,7 @@ impl Player {
         words.iter().chain(&frames).for_each(|word| self.records.extend(word.to_ne_bytes()));
     }
 
-    /// Drains the ring buffers, and refreshes if it is due.
+    /// Drains the ring buffers if that is due, and then refreshes if that is due.
     fn go_on(&mut self) -> Result<(), Box<dyn Error>> {
         if self.now_ns < self.flushed_ns + FLUSH_NS {
             return Ok(());

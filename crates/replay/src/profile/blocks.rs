@@ -131,7 +131,8 @@ impl BlockCycles {
     }
 }
 
-/// Sorts by cycles in descending order, then as in perf by name in reverse, and by address.
+/// Returns a key that sorts by cycles in descending order, then as in perf by name in reverse, then
+/// by address and file.
 fn sort_key<'a>(profile: &'a Profile, block: &Block) -> impl Ord + use<'a> {
     use std::cmp::Reverse;
     let name = profile.string(block.function);

@@ -15,7 +15,7 @@ use crate::replayed::Replayed;
 /// Index of the cgroup namespace among a task's namespaces (`CGROUP_NS_INDEX`).
 const CGROUP_NAMESPACE: usize = 6;
 
-/// Bytes of a cache line, on all CPUs that sample data addresses.
+/// Bytes of a cache line, on x86 and on most Arm CPUs.
 const CACHE_LINE: u64 = 64;
 
 /// Reads the selected details from samples.
@@ -24,7 +24,7 @@ pub(super) struct Details {
     wanted: Vec<Detail>,
     /// Length of a time slice in nanoseconds.
     quantum_ns: u64,
-    /// Print times in nanoseconds instead of microseconds.
+    /// Whether times are printed with nine decimals instead of six.
     nanoseconds: bool,
     sockets: Option<Vec<u64>>,
     cgroup_namespaces: HashMap<i32, (u64, u64)>,
@@ -66,7 +66,7 @@ impl Details {
         self.wanted.is_empty()
     }
 
-    /// Learns a task's cgroup namespace.
+    /// Learns a task's cgroup namespace, if [`Detail::CgroupId`] is selected.
     pub(super) fn learn_namespaces(&mut self, namespaces: &Namespaces<'_>) {
         if !self.wanted.contains(&Detail::CgroupId) {
             return;
@@ -218,7 +218,7 @@ fn cgroup_value(profile: &mut Profile, machine: &Machine, id: Option<u64>) -> Va
     Value::Text(profile.add_string(machine.cgroup(id).unwrap_or(b"unknown")))
 }
 
-/// Returns the function or the file of an address.
+/// Returns the function or the file of an address, in the form of a detail.
 fn place_value(
     profile: &mut Profile,
     machine: &mut Machine,
@@ -266,8 +266,8 @@ enum OffsetStyle {
     Unless0,
 }
 
-/// Returns `[k] name`, with an offset `[k] name+0x8`, or without a name the address. `address` is
-/// that in the file if there is a name.
+/// Returns `[k] name`, with an offset `[k] name+0x8`, or without a name `[k]` and the address.
+/// `address` is that in the file if there is a name.
 fn function_text(
     profile: &Profile,
     id: FrameId,

@@ -71,7 +71,7 @@ impl EventTable {
         self.events.get(index).copied()
     }
 
-    /// Adds the fields of a tracepoint's sample as text.
+    /// Adds the fields of a tracepoint's sample to the profile, as text.
     pub(super) fn add_trace(
         &mut self,
         profile: &mut Profile,
