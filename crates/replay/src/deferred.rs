@@ -2,9 +2,9 @@
 //! `perf_event_attr.defer_callchain`).
 //!
 //! ```text
-//! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
-//! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
-//! CALLCHAIN_DEFERRED   cookie, callchain: PERF_CONTEXT_USER ..                     both are delivered
+//! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie   held back
+//! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie   held back
+//! CALLCHAIN_DEFERRED   cookie, callchain: PERF_CONTEXT_USER ..                  delivers both
 //! ```
 //! The kernel records the user part when the thread returns to user code, which may take long.
 //! Other records are passed on meanwhile, so held-back samples reach the sink later than their

@@ -25,7 +25,7 @@ use crate::waiting::{BATCH, Waiting};
 /// Bytes per batch of records, small enough to stay in a CPU cache.
 const BYTES: usize = 1 << 18;
 
-/// Limit of full batches.
+/// Limit of full batches that wait for the caller.
 const BATCHES: usize = 4;
 
 /// Smallest recording, in bytes, for which the thread saves time.
@@ -54,14 +54,14 @@ struct BatchRecord {
 /// Why the thread stopped reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReaderEnd {
-    /// The recording ended.
+    /// The recording ended, or the caller stopped receiving.
     Whole,
     /// No thread could be started, or the next samples have copied stacks, which the caller's
     /// thread must unwind ahead. The caller reads the rest.
     Early,
 }
 
-/// Whether a recording is read on its own thread: a large file without copied stacks.
+/// Whether a recording is to be read on its own thread: a large file without copied stacks.
 pub(crate) fn is_for_a_thread(recording: &Recording) -> bool {
     recording.bytes().is_some_and(|bytes| bytes >= LEAST)
         && !has_copied_stacks(recording.description())
@@ -108,13 +108,14 @@ where
     })
 }
 
-/// Reads until the recording ends or the caller stops receiving.
+/// Reads until the recording ends, the caller stops receiving, or a new description has events that
+/// copy stacks.
 fn read(
     recording: &mut Recording,
     waiting: &mut Waiting,
     out: &mut BatchSender,
 ) -> io::Result<ReaderEnd> {
-    // Tracing data follow their record and become known with the next one.
+    // Tracing data follows its record, and becomes known with the next record.
     let mut follows_tracing_data = false;
     loop {
         for _ in 0..BATCH {

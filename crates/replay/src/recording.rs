@@ -1,7 +1,7 @@
 //! Opens a recording: a file, a stream, or the folder that `perf record --threads` writes.
 //!
 //! ```text
-//! perf.data/data      header, events, features, what was there before    read first
+//! perf.data/data      header, events, features, existing processes       read first
 //! perf.data/data.0    records of one ring, without a header              \  the one whose last
 //! perf.data/data.1    ...                                                /  record is oldest
 //! ```
@@ -28,12 +28,12 @@ const PARTS: usize = 1 << 16;
 pub struct Recording {
     main: Reader<File>,
     parts: Vec<RingFile>,
-    /// Total size of the records; `None` for a stream.
+    /// See [`Recording::bytes`].
     bytes: Option<u64>,
     position: Position,
 }
 
-/// The number of bytes read so far, readable from other threads.
+/// The number of bytes read so far up to the last record, readable from other threads.
 #[derive(Clone, Debug, Default)]
 pub struct Position(Arc<AtomicU64>);
 
@@ -49,9 +49,10 @@ impl Position {
 #[derive(Debug)]
 struct RingFile {
     reader: Reader<File>,
-    /// Offset of its last record.
+    /// Offset of the record that was read last.
     offset: u64,
-    /// Time of its last record; `None` at its end.
+    /// Time of the record that was read last, or of one before if that has no time; `None` at the
+    /// end.
     time_ns: Option<u64>,
 }
 
@@ -113,7 +114,9 @@ impl Recording {
         Ok(())
     }
 
-    /// Returns the total size of the records in bytes; `None` for a stream.
+    /// Returns the offset of the end of the records in bytes, plus the sizes of a folder's other
+    /// files; `None` for a stream. Records whose size the header lacks, because the recorder was
+    /// killed, don't count.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.bytes
@@ -131,7 +134,7 @@ impl Recording {
         self.main.header()
     }
 
-    /// Returns events and features. A file describes all at the start, a stream as it is read.
+    /// Returns the events, features and notes read so far.
     #[must_use]
     pub fn description(&self) -> &Description {
         self.main.description()
@@ -154,7 +157,7 @@ impl Recording {
     /// Reads the next record; `None` at the end of the data, also of truncated data.
     ///
     /// # Errors
-    /// Fails if the file can't be read. Malformed data count as losses.
+    /// Fails if the file can't be read. Malformed data counts as a loss.
     pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
         if self.parts.is_empty() || self.main.has_record()? {
             let next = self.main.next_record()?;
@@ -176,7 +179,8 @@ impl Recording {
         Ok(Some(Entry { description, ..entry }))
     }
 
-    /// Returns the index of the part whose last record is the oldest.
+    /// Returns the index of the part that has more records and whose last read record is the
+    /// oldest; `None` at the end of all.
     fn find_next_part(&mut self) -> io::Result<Option<usize>> {
         loop {
             let open = self.parts.iter().enumerate();
@@ -189,15 +193,16 @@ impl Recording {
         }
     }
 
-    /// For a folder, returns a time before which all records were read. `None` for other
-    /// recordings, in which records of kind `FINISHED_ROUND` tell.
+    /// For a folder, returns a time before which all records were read; `None` once all its files
+    /// have ended. `None` for other recordings, which have records of kind `FINISHED_ROUND`
+    /// instead.
     #[must_use]
     pub fn complete_before_ns(&self) -> Option<u64> {
         self.parts.iter().filter_map(|part| part.time_ns).min()
     }
 }
 
-/// Adds the losses of reading a recording.
+/// Sets the losses of reading a recording.
 pub(crate) fn add_reading_losses(losses: &mut tare_profile::Losses, unread: &Losses) {
     let gap = |gap: &tare_format::file::Gap| tare_profile::Gap {
         offset: gap.offset,

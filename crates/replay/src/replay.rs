@@ -20,8 +20,8 @@ use crate::waiting::{BATCH, Waiting};
 const ENOUGH: usize = 1 << 8;
 
 /// A replay: the caller pushes records as ring buffers were drained, and the sink receives them in
-/// time order. It holds at most [`tare_format::limits::SORT_BYTES`] of records, and the machine's
-/// threads and mappings.
+/// time order. Records that wait beyond [`tare_format::limits::SORT_BYTES`] move to a temporary
+/// file: see [`tare_format::order::Sorter`].
 #[derive(Debug)]
 pub struct Replay {
     options: ReplayOptions,
@@ -29,7 +29,7 @@ pub struct Replay {
     is_described: bool,
     /// The look-ahead, if samples have copied stacks.
     ahead: Option<AheadState>,
-    /// Number of events that `ahead` covers.
+    /// Number of events when the need for `ahead` was last checked.
     events: usize,
     state: ReplayState,
 }
@@ -208,7 +208,8 @@ impl Replay {
         self.drain(description, sink, 1)
     }
 
-    /// Drops the look-ahead's state of threads and processes that ended before a time.
+    /// Drops the look-ahead's state of threads and processes that ended before a time, unless a
+    /// batch is under way.
     pub(crate) fn forget_before(&mut self, time_ns: u64) {
         if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_spent()) {
             ahead.forget_before(time_ns, &self.options);
@@ -238,7 +239,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns the losses of pushed records so far.
+    /// Returns the losses so far, without the unreadable parts of a recording.
     #[must_use]
     pub fn losses(&self) -> Losses {
         let unwinding = self.ahead.as_ref().map(|ahead| ahead.stats.summary());
@@ -255,7 +256,8 @@ impl Replay {
         }
     }
 
-    /// Delivers records that are due. If stacks are unwound, waits for `enough` of them.
+    /// Delivers records that are due. If stacks are unwound, delivers none while fewer than
+    /// `enough` are due.
     fn drain<S: Sink>(
         &mut self,
         description: &Description,

@@ -8,7 +8,7 @@ use tare_format::record::RawRecord;
 pub struct Replayed<'a, T> {
     /// Nanoseconds of the recording's clock, if the record has a time.
     pub time_ns: Option<u64>,
-    /// Events and features, as described so far.
+    /// Events, features and notes, as described so far.
     pub description: &'a Description,
     /// Index of its event in the description. Samples always have one.
     pub event: Option<usize>,

@@ -31,8 +31,8 @@ pub trait Sink {
         None
     }
 
-    /// Whether the sink will call [`Machine::callchain`] for a sample. Called before the sample is
-    /// due, because copied stacks are unwound ahead.
+    /// Whether the sink will call [`Machine::callchain`] for a sample. Called for samples with
+    /// copied stacks, before they are delivered, because stacks are unwound ahead.
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let _ = sample;
         true
@@ -52,7 +52,7 @@ pub trait Sink {
     }
 
     /// Called after the last record: at the end of the recording, after an error, or after the sink
-    /// ended the replay.
+    /// ended the replay. [`crate::Replay::run`] calls it; with other methods the caller must.
     ///
     /// # Errors
     /// Fails with the sink's own error.

@@ -1,5 +1,6 @@
-//! Suggests the remedy for most of the samples without a function name: a package, a server or a
-//! setting of this machine. Reads files only, and runs nothing.
+//! Suggests a remedy for the largest share of samples without a function name: for example a
+//! package, a server, an option or a setting of this machine. Reads files and an environment
+//! variable, and runs nothing.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -11,9 +12,9 @@ use tare_format::printable;
 use tare_profile::{BinaryFile, Losses, MissingSymbols as Missing};
 use tare_symbols::{SymbolOptions, UsedContent, UsedFiles};
 
-/// Most package file lists that are read. A machine has some thousand, of at most 2 MB each.
+/// Limit of package file lists that are read. A machine has some thousand, of at most 2 MB each.
 const LISTS: usize = 1 << 15;
-/// Most bytes that are read of one list.
+/// Limit of the bytes that are read of one list.
 const LIST_BYTES: u64 = 1 << 24;
 
 /// Fills in the remedy for the largest share of samples without a name, if one is known.
@@ -82,7 +83,8 @@ impl SymbolSources {
         }
     }
 
-    /// Suggests the distribution's servers, if none are configured.
+    /// Suggests debuginfod servers for a file with a build id, if none are configured: the
+    /// distribution's, if it names some.
     fn servers(&self, file: &BinaryFile) -> Option<String> {
         let id = file.build_id.as_ref().filter(|_| !self.has_servers)?;
         let named = self.files("etc/debuginfod", ".urls").into_iter().find_map(|path| {
@@ -96,7 +98,8 @@ impl SymbolSources {
         })
     }
 
-    /// Finds the Debian package that contains a file, by the packages' file lists.
+    /// Finds the Debian package that contains a file, by the packages' file lists. Returns its name
+    /// and its list.
     fn package(&self, file: &Path) -> Option<(String, PathBuf)> {
         // Packages may list a file by its path from before /lib became a link into /usr.
         let real = self.root.join(file.strip_prefix("/").ok()?).canonicalize().ok();
@@ -123,7 +126,7 @@ impl SymbolSources {
         })
     }
 
-    /// The files of a folder whose names have this ending, sorted.
+    /// Returns the files of a folder whose names have this ending, sorted; at most [`LISTS`].
     fn files(&self, folder: &str, end: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
         let paths = entries.map(|entry| entry.path());
@@ -134,13 +137,13 @@ impl SymbolSources {
     }
 }
 
-/// Length of the common prefix of a file's name and another name.
+/// Returns the length in bytes of the common prefix of a file's name and another name.
 fn common_start(file: &Path, name: &[u8]) -> usize {
     let of = file.file_name().map_or(&b""[..], OsStrExt::as_bytes);
     of.iter().zip(name).take_while(|(a, b)| a == b).count()
 }
 
-/// The name of a package's debug package in Debian and Ubuntu.
+/// Returns the name of a package's debug package in Debian and Ubuntu.
 fn debug_package(package: &str) -> String {
     match package {
         "libc6" | "libc6-i386" => "libc6-dbg".to_owned(),

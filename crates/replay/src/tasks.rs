@@ -35,7 +35,7 @@ pub struct TaskMapping {
     pub end: u64,
     /// `PROT_*`; 0 where it wasn't recorded.
     pub prot: u32,
-    /// `MAP_*`.
+    /// `MAP_*`; 0 where it wasn't recorded.
     pub flags: u32,
     /// Offset in the file, in bytes.
     pub pgoff: u64,
@@ -78,7 +78,8 @@ impl TaskList {
         self.tasks.entry(tid).or_insert_with(new)
     }
 
-    /// Adds a mapping, which replaces the parts of others that it covers.
+    /// Adds a mapping, which replaces the parts of others that it covers. Above [`MAPPINGS`] it is
+    /// left out.
     fn add_mapping(&mut self, mmap: &Mmap<'_>) {
         let mappings = self.mappings.entry(mmap.pid).or_default();
         let start = mmap.start;

@@ -52,7 +52,7 @@ impl Thread {
         self.comm.as_deref()
     }
 
-    /// Returns its version, which changes with its name or process.
+    /// Returns its version. While it stays the same, so do name and process.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -123,7 +123,7 @@ impl Threads {
         self.insert(comm.tid, comm.pid, Some(comm.comm.into()), is_commands);
     }
 
-    /// Adds a thread.
+    /// Adds a thread, with the name of its parent.
     pub(crate) fn fork(&mut self, task: &Task) {
         // The recorder describes threads older than the file by records without a time. Their
         // parents may have changed since the fork.
@@ -171,7 +171,7 @@ impl Threads {
     }
 
     /// Whether a sample belongs to the command. If the recording holds nothing else, all do. A
-    /// thread stays known until its id is reused, because some of its samples follow its EXIT
+    /// thread that exited stays known for a while, because some of its samples follow its EXIT
     /// record.
     pub(crate) fn belongs_to_command(&self, tid: Option<i32>) -> bool {
         let Some(command) = self.command else { return true };

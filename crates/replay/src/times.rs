@@ -25,9 +25,9 @@ impl TimeRanges {
     pub const FORMS: &str = "a range in seconds looks like 12.5,13 (several: '12,13 15,'), a part like 10%-20%, 10%/2 or 50%";
 
     /// Parses ranges of seconds, `12.5,13`, separated by spaces; or parts, `10%-20%` or the
-    /// equivalent `10%/2`, separated by commas; or `50%`, the first half. A missing end is
-    /// unbounded. As in perf, ranges of seconds must be in order and not overlap. Returns `None`
-    /// for any other text.
+    /// equivalent `10%/2`, separated by commas; or `50%`, the first half. A missing start or stop
+    /// of a range of seconds is unbounded. As in perf, ranges of seconds must be in order and not
+    /// overlap. Returns `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.contains('%') {
@@ -87,7 +87,7 @@ impl TimeWindows {
         time_ns.is_none_or(|at| self.0.iter().any(|(from, to)| (*from..=*to).contains(&at)))
     }
 
-    /// Whether a time comes after all ranges.
+    /// Whether a time comes after all ranges; false without a time.
     #[must_use]
     pub fn is_past(&self, time_ns: Option<u64>) -> bool {
         time_ns.is_some_and(|at| self.0.iter().all(|(_, to)| at > *to))

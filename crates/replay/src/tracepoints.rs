@@ -1,4 +1,4 @@
-//! Decodes the raw bytes of tracepoints' samples.
+//! Decodes the raw bytes of tracepoints' samples, and names events.
 
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, RecordedEvent, features};

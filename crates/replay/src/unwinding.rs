@@ -21,7 +21,7 @@ const SIZES: usize = 66;
 /// Share of whole and truncated stacks that a sufficient copy holds, in percent.
 const ENOUGH_PERCENT: u64 = 99;
 
-/// The reason why stacks above the limit of a round have no callers.
+/// The reason for stacks above the limit of a round, which aren't unwound.
 const TOO_MANY: &str = "too many stacks at once";
 
 /// Counts unwound stacks.
@@ -29,11 +29,11 @@ const TOO_MANY: &str = "too many stacks at once";
 pub(crate) struct UnwindStats {
     whole: u64,
     spliced: u64,
-    /// Stacks above the limit of a round.
+    /// Number of stacks above the limit of a round.
     pub(crate) too_many: u64,
-    /// Truncated and failed stacks, by reason and file of the last frame.
+    /// Numbers of truncated and failed stacks, by reason and file of the last unwound frame.
     ends: HashMap<(UnwindOutcome, Box<[u8]>), u64, foldhash::fast::RandomState>,
-    /// Stacks whose copy ended, by [`STEP`]s from the stack pointer to the base.
+    /// Numbers of stacks whose copy ended, by [`STEP`]s from the stack pointer to the base.
     distances: [u64; SIZES],
 }
 
@@ -100,7 +100,8 @@ impl UnwindStats {
         }
     }
 
-    /// Returns the smallest copy that would have held enough stacks, or the largest copy.
+    /// Returns the smallest copy that would have held enough stacks, or else the largest copy;
+    /// `None` if no copy was too small.
     fn find_sufficient_size(&self) -> Option<Sufficient> {
         let truncated: u64 = self.distances.iter().sum();
         let all = self.whole + truncated;
@@ -123,7 +124,8 @@ impl UnwindStats {
 mod tests {
     use super::*;
 
-    /// Returns the sufficient copy size for whole stacks and for truncated ones by their KiB.
+    /// Returns the sufficient copy size in bytes, and the number of stacks that it holds, for whole
+    /// stacks and for truncated ones by their KiB.
     fn sufficient(whole: u64, truncated: &[(usize, u64)]) -> Option<(u64, u64)> {
         let mut stats = UnwindStats { whole, ..UnwindStats::default() };
         truncated.iter().for_each(|(step, stacks)| stats.distances[*step] = *stacks);

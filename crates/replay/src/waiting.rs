@@ -9,16 +9,17 @@ use crate::due::DueRecord;
 use crate::options::SampleDetail;
 use crate::sink::EventFilter;
 
-/// Records of a folder that are pushed between deliveries.
+/// Number of records that are read at a time. After these, records of a folder are delivered as far
+/// as all its files were read.
 pub(crate) const BATCH: u32 = 1 << 10;
 
-/// Records that aren't due yet.
+/// Records that haven't been delivered, and the choice of those that are needed.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     detail: SampleDetail,
     filter: Option<EventFilter>,
     pub(crate) sorter: Sorter,
-    /// Offset of the last pushed record.
+    /// Offset of the last pushed record in its file, in bytes.
     pub(crate) offset: u64,
     /// Skipped bytes of AUX data.
     pub(crate) aux_bytes: u64,
@@ -34,8 +35,8 @@ impl Waiting {
         self.filter = filter;
     }
 
-    /// Pushes a record. Returns a record without a time, which is due at once; the end of a round
-    /// is due after the records that are due before it.
+    /// Pushes a record, unless it isn't needed. Returns a record without a time instead, for the
+    /// caller to deliver at once.
     pub(crate) fn push<'a>(&mut self, entry: &Entry<'a>) -> Option<DueRecord<'a>> {
         let Entry { offset, record, description, payload } = *entry;
         self.offset = offset;
@@ -58,7 +59,7 @@ impl Waiting {
         None
     }
 
-    /// Makes the records of a finished round due.
+    /// Ends a round: see [`Sorter::round`]. With overwritten ring buffers it does nothing.
     pub(crate) fn end_round(&mut self, description: &Description) {
         if !has_backward_rings(description) {
             self.sorter.round();
@@ -72,7 +73,7 @@ impl Waiting {
         Some(DueRecord { time_ns: Some(time_ns), event, raw: record })
     }
 
-    /// Returns the part of a record that is needed.
+    /// Returns the part of a record that is needed, or `None` if the record isn't.
     fn needed_part<'a>(
         &self,
         record: RawRecord<'a>,

@@ -11,7 +11,7 @@ use std::process::Command;
 const PROGRAMS: u64 = 30;
 const SYMBOLS: usize = 100_000;
 
-/// Writes a library with many functions of one byte.
+/// Builds a library with many functions of one byte.
 fn build(folder: &Path) {
     let mut code = String::new();
     for number in 0..SYMBOLS {
@@ -25,7 +25,7 @@ fn build(folder: &Path) {
     assert!(compiler.current_dir(folder).status().unwrap().success());
 }
 
-/// Many programs run once for some seconds, like the compilers and tests of a build.
+/// Each of many programs runs twice, for ten seconds, like the compilers and tests of a build.
 #[test]
 fn symbols_of_exited_programs_are_dropped() {
     let folder = tempfile::tempdir().unwrap();

@@ -44,9 +44,8 @@ fn event(config: u64, ids: &[u64], more: u64) -> EventDescription {
     EventDescription { attr, ids: ids.to_vec(), name: format!("event {config}") }
 }
 
-/// Returns rounds of two ring buffers, in which threads start and two events sample them, with
-/// times that cross the rounds. Halfway a counter is added, and with `stacks` an event that copies
-/// stacks.
+/// Returns rounds of two ring buffers whose times interleave, in which threads start and two events
+/// sample them. Halfway a counter is added, and with `stacks` an event that copies stacks.
 fn data(description: &writer::Description, stacks: bool) -> Vec<u8> {
     let mut data = FINISHED_INIT.to_vec();
     let mut rings = [Vec::new(), Vec::new()];
@@ -112,7 +111,8 @@ struct SeenSample {
     known: usize,
 }
 
-/// The delivered samples, and the time and kind of other records.
+/// The delivered samples, and the time and kind of other records. Ends the replay after `most`
+/// samples, and takes only those of event `only`.
 #[derive(Debug, Default, PartialEq)]
 struct ReplayedCounts {
     all: Vec<SeenSample>,

@@ -21,7 +21,7 @@ const BRANCH_STACK: u64 = 1 << 11;
 
 const ENDIAN: Endian = Endian::Little;
 
-/// A record of one ring buffer.
+/// A record to push.
 #[derive(Clone, Debug)]
 struct PushedRecord {
     kind: u32,
@@ -223,7 +223,7 @@ fn a_long_line_of_forks_costs_each_fork_once() {
     assert!(seen.samples.iter().all(|(.., comm)| comm == b"first"));
 }
 
-/// The stream is made to fill the memory.
+/// Forks multiply mappings, and numbers of lost records overflow.
 #[test]
 fn a_hostile_stream_is_replayed_in_bounded_memory() {
     let description = description(0, 0);
@@ -251,7 +251,8 @@ fn a_hostile_stream_is_replayed_in_bounded_memory() {
     assert!(grown < 700 << 20, "{grown} bytes");
 }
 
-/// Replay continues after any damaged record, and counts it.
+/// With a changed byte in any record, the sample is delivered or a malformed record is counted.
+/// Truncated records don't stop the replay.
 #[test]
 fn damaged_records_are_counted_and_skipped() {
     let description = description(CALLCHAIN | BRANCH_STACK, 1 << 11);

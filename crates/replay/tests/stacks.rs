@@ -1,5 +1,5 @@
-//! User call chains outside their samples: unwound from copied stacks on several threads, or
-//! deferred.
+//! User call chains that the kernel didn't record with the sample: unwound from copied stacks on
+//! several threads, or deferred.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::num::NonZero;
@@ -48,7 +48,8 @@ fn mmap(pid: u32, start: u64, end: u64, path: &[u8; 8], time_ns: u64) -> PushedR
     (kind::PERF_RECORD_MMAP, 2, [body, path.to_vec(), trailer].concat())
 }
 
-/// Returns a sample of compiled code with frame pointers, whose copy holds some of the frames.
+/// Returns a sample of compiled code with frame pointers. Its stack has `frames` frames of 32
+/// bytes, of which the copy holds the innermost `copied_frames`.
 fn copied(pid: u32, time_ns: u64, frames: u64, copied_frames: u64, chain: &[u64]) -> PushedRecord {
     let sp = STACK.1 - 32 * frames;
     let frame = |at: u64| match at {
@@ -154,7 +155,7 @@ fn unwinding_does_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// 40 frames of 32 bytes, of which the copy has 10.
+/// Half of the stacks have 40 frames of 32 bytes, of which the copy has 10; the others are whole.
 #[test]
 fn the_sufficient_size_reaches_the_base_of_the_stack() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
@@ -173,7 +174,7 @@ fn frame_pointers_continue_where_a_copy_ends() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let maps =
         [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)];
-    // The kernel's chain: markers, the sampled address, and return addresses.
+    // The kernel's chain: a marker, the sampled address, and return addresses.
     let callers = (0..7).map(|at| 0x1001 + at);
     let chain: Vec<_> = [PERF_CONTEXT_USER, 0x1000].into_iter().chain(callers).collect();
     let records: Vec<_> = maps.into_iter().chain([copied(1, 10, 8, 3, &chain)]).collect();
@@ -225,7 +226,7 @@ fn deferred_chains_are_joined_by_their_cookies() {
     assert_eq!(losses.missing_user_chains, 1, "thread 2 didn't come back");
 }
 
-/// Samples that wait for chains use bounded memory.
+/// More samples than may be held back wait for chains that never come.
 #[test]
 fn samples_do_not_wait_forever_for_missing_chains() {
     let description = description(0, Flags::DEFER_CALLCHAIN | Flags::DEFER_OUTPUT);

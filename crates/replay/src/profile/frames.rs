@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use super::lines::LineLookup;
 use super::unnamed::MissingFiles;
 
-/// The frames of addresses. Each address in a DSO is looked up once.
+/// The frames of addresses. Each address in a DSO is looked up once, as long as ids stay the same.
 #[derive(Debug, Default)]
 pub(super) struct FrameTable {
     recent: RecentFrames,
@@ -26,22 +26,22 @@ pub(super) struct FrameTable {
     chain: Vec<FrameId>,
     /// Whether the last call chain ended at a return address outside of code.
     is_cut: bool,
-    /// For frames in user code, if call chains are judged.
+    /// Which functions of user code keep a frame pointer; `None` if call chains aren't judged.
     frame_pointer_uses: Option<FramePointerUses>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
     /// The profile's strings for reasons why an address has no name.
     reasons: HashMap<Unresolved, StringId, foldhash::fast::RandomState>,
-    /// Files that would name the addresses without a name.
+    /// Missing files and the like that would name the addresses without a name.
     pub(super) missing: MissingFiles,
     /// Addresses whose lines are looked up at the end.
     lines: Option<LineLookup>,
 }
 
-/// Limit of addresses that stay cached when the profile's ids change.
+/// Number of cached addresses above which none stays cached when the profile's ids change.
 const RENUMBERED: usize = 1 << 12;
 
-/// A cache of frames by address and version of the mappings. It fits into a CPU's cache, and its
-/// number of slots is a power of two.
+/// A cache of frames by address, mode and version of the mappings. It fits into a CPU's cache, and
+/// its number of slots is a power of two.
 #[derive(Debug)]
 struct RecentFrames {
     slots: Box<[Option<RecentFrame>]>,
@@ -68,7 +68,8 @@ impl RecentFrames {
         Self { slots: vec![None; slots].into() }
     }
 
-    /// Returns the slot of an address. Addresses differ mostly in their lower bits.
+    /// Returns the slot of an address in a version of the mappings. Addresses differ mostly in
+    /// their lower bits.
     fn slot(&mut self, address: u64, version: u64) -> Option<&mut Option<RecentFrame>> {
         let mixed = (address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let slot = usize::try_from(mixed >> 48).ok()? & self.slots.len().wrapping_sub(1);
@@ -192,8 +193,9 @@ impl FrameTable {
         self.lines.is_some()
     }
 
-    /// Applies the new ids of a profile's tables. Addresses without a name, and those that the
-    /// tables lack, are looked up again when they next occur.
+    /// Applies the new ids of a profile's tables. Addresses without a name, those that the tables
+    /// lack, and all if there are more than [`RENUMBERED`], are looked up again when they next
+    /// occur.
     pub(super) fn renumber(&mut self, now: &NewIds, profile: &Profile) {
         self.recent.slots.fill(None);
         let frames = std::mem::take(&mut self.frames);

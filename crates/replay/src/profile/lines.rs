@@ -19,7 +19,7 @@ pub(super) struct LineLookup {
 struct LineRequest {
     frame: FrameId,
     at: DsoAddress,
-    /// The address of the frame with lines: the start of its function.
+    /// The address of the frame with lines: the start of its function, or without a symbol its own.
     address: u64,
 }
 
@@ -35,7 +35,8 @@ impl LineLookup {
         Self { with_inlined, requests: Vec::new() }
     }
 
-    /// Requests the lines of a frame. `address` is the start of its function.
+    /// Requests the lines of a frame. `address` is the start of its function, or without a symbol
+    /// its own.
     pub(super) fn request(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
         self.requests.push(LineRequest { frame, at, address });
     }
@@ -109,7 +110,7 @@ impl LineLookup {
     }
 }
 
-/// The index of each requested frame.
+/// The index of each requested frame among the requests.
 struct FramePositions(std::collections::HashMap<FrameId, usize, foldhash::fast::RandomState>);
 
 impl FramePositions {

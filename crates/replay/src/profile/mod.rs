@@ -53,7 +53,7 @@ pub struct ProfileOptions {
     pub details: Vec<Detail>,
     /// Length of a slice of [`Detail::Time`] in nanoseconds; 0 separates rows by each time.
     pub time_quantum_ns: u64,
-    /// Print times in nanoseconds instead of microseconds.
+    /// Print times with nine decimals instead of six.
     pub nanoseconds: bool,
     /// Add a sample's branches, each with weight 1, instead of the sample.
     pub branches: bool,
@@ -67,7 +67,7 @@ pub struct ProfileOptions {
     pub keeps_callers: bool,
     /// Only CPUs of this socket.
     pub socket: Option<u64>,
-    /// Only samples between two events.
+    /// Only samples between events that switch on and off.
     pub switch: EventSwitch,
     /// Keep the recorder's own samples.
     pub include_self: bool,
@@ -96,7 +96,7 @@ pub enum CodeDetail {
 pub struct ProfileSummary {
     /// The samples and the losses.
     pub profile: Profile,
-    /// Events and features.
+    /// Events, features and notes.
     pub description: Description,
     /// The recorder's account of itself, if tare was the recorder.
     pub ledger: Option<Ledger>,
@@ -130,7 +130,7 @@ pub fn summarize(
     Ok(sink.finish(recording.description(), losses))
 }
 
-/// Whether any field behind a sample's front is needed, apart from the call chain.
+/// Whether any field after a sample's front is needed, apart from the call chain.
 fn needs_all_fields(options: &ProfileOptions) -> bool {
     options.trace || options.branches || options.by_cost || !options.details.is_empty()
 }

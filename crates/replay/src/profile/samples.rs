@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// Which fields of samples are kept.
+/// Which fields of samples are kept, and how they are looked up.
 #[derive(Clone, Debug, Default)]
 pub struct SampleSinkOptions {
     /// Separate locations by the fields of tracepoints.
@@ -30,7 +30,7 @@ pub struct SampleSinkOptions {
     pub raw_trace: bool,
     /// Add source lines from debug info ([`SampleSink::locate`]).
     pub lines: bool,
-    /// Add inlined functions and their lines to call chains, also then.
+    /// Add inlined functions and their lines to call chains ([`SampleSink::locate`]).
     pub inline: bool,
     /// Look for missing callers in call chains by frame pointers ([`SampleSink::frame_pointers`]).
     /// Can't be combined with `forgets`.
@@ -268,14 +268,15 @@ impl SampleSink {
         new_ids
     }
 
-    /// Returns the call chains that miss callers for lack of frame pointers, with
+    /// Returns the counts of call chains that miss callers for lack of frame pointers, with
     /// [`SampleSinkOptions::judges_chains`].
     #[must_use]
     pub fn frame_pointers(&self) -> Option<FramePointers> {
         self.stacks.frame_pointers(&self.profile)
     }
 
-    /// Returns what would name most of the samples without a function.
+    /// Returns the missing symbols that would name the largest share of an event's samples; `None`
+    /// if that share is below 5%.
     #[must_use]
     pub fn unnamed(&self) -> Option<NamingAdvice> {
         let samples = self.samples.iter().map(|sample| {
@@ -322,7 +323,8 @@ impl OffsetCache {
         Self { slots: vec![None; slots].into() }
     }
 
-    /// Returns the distance from `start`, an address in the DSO of `at`.
+    /// Returns the distance in bytes of `at` from `start`, an address in its DSO. `None` if `at`
+    /// isn't mapped, or lies before `start`.
     fn distance(
         &mut self,
         machine: &Machine,

@@ -70,7 +70,7 @@ impl SampledPeriod {
     }
 }
 
-/// A sample's row without its place in code.
+/// A sample's row without its place in code, its tracepoint's fields and its details.
 struct FrontRow {
     thread: ThreadIndex,
     row: Row,
@@ -129,7 +129,7 @@ impl Sink for ProfileSink {
 }
 
 impl ProfileSink {
-    /// Makes an empty profile of a recording.
+    /// Makes a sink with an empty profile of a recording.
     ///
     /// # Errors
     /// Fails with [`Error::NoSampleTimes`]: see
@@ -225,8 +225,8 @@ impl ProfileSink {
         &self.profile
     }
 
-    /// Makes the row of a sample without its place in code. Returns `None` if the options leave the
-    /// sample out, or its event is unknown.
+    /// Makes the front row of a sample. Returns `None` if the options leave the sample out, or its
+    /// event is unknown.
     fn make_front_row(
         &mut self,
         machine: &mut Machine,
@@ -389,7 +389,8 @@ impl ProfileSink {
     }
 }
 
-/// Whether branches of all kinds were recorded. A branch stack of calls alone is a call chain.
+/// Whether any event's samples have branches to report: a branch stack, which isn't one of calls
+/// alone (that is a call chain), and no copied user stack.
 #[must_use]
 pub fn has_branches(description: &Description) -> bool {
     let has_code_branches = |event: &RecordedEvent| {

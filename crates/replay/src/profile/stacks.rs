@@ -85,7 +85,8 @@ impl CallStacks {
         stack
     }
 
-    /// Returns the call chains that miss callers for lack of frame pointers.
+    /// Returns the counts of call chains that miss callers for lack of frame pointers; `None` if no
+    /// chain does.
     pub(super) fn frame_pointers(&self, profile: &Profile) -> Option<FramePointers> {
         self.broken.summary(profile)
     }
@@ -125,7 +126,6 @@ mod tests {
         assert_eq!(addresses(&chain), [2, 3]);
     }
 
-    /// Each frame of a call chain is the frame of its address, and equal chains are one stack.
     #[test]
     fn equal_call_chains_are_one_stack() {
         let body: Vec<u8> = [2_u64, 0x1000, 0x2000].map(u64::to_le_bytes).concat();

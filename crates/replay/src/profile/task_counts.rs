@@ -37,7 +37,7 @@ impl CounterSum {
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 
-    /// Scales the count to the whole enabled time.
+    /// Scales the count to the time that one of `copies` copies was enabled.
     fn scaled(self, copies: usize) -> u64 {
         let enabled_ns = (self.enabled_ns / copies.max(1) as u64).max(self.running_ns);
         let whole = (u128::from(self.value) * u128::from(enabled_ns))
@@ -58,8 +58,8 @@ impl TaskCounts {
         self.sums.entry((event, comm)).or_default().add(count);
     }
 
-    /// Returns the sums by event and name; empty if some counts are unknown. `last_name` returns
-    /// the last name of a thread.
+    /// Returns the counts by event and name, without events whose counts are unknown; empty unless
+    /// the command was followed by inherited events. `last_name` returns the last name of a thread.
     pub(super) fn by_name(
         &self,
         profile: &mut Profile,

@@ -1,4 +1,5 @@
-//! Finds the missing file that would name the largest share of samples without a function.
+//! Finds the missing symbols (a file, a permission, an option) that would name the largest share of
+//! samples without a function.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,15 +10,15 @@ use tare_symbols::{DsoAddress, DsoKind, Unresolved};
 
 use crate::machine::Machine;
 
-/// Smallest share of samples that is reported, in percent.
+/// Smallest share of an event's samples that is reported, in percent.
 const LEAST_PERCENT: f64 = 5.0;
 
-/// What would name the addresses in a file, by the reason why they have no name.
+/// The missing symbols that would name addresses, by file and by the reason why they have no name.
 #[derive(Debug, Default)]
 pub(super) struct MissingFiles(HashMap<(DsoId, StringId), MissingSymbols>);
 
 impl MissingFiles {
-    /// Notes why an address has no name.
+    /// Notes the missing symbols for an address without a name.
     pub(super) fn note(
         &mut self,
         machine: &Machine,
@@ -33,8 +34,8 @@ impl MissingFiles {
         }
     }
 
-    /// Returns what would name the largest share of an event's samples, if that share is at least
-    /// [`LEAST_PERCENT`].
+    /// Returns the missing symbols that would name the largest share of an event's samples, by
+    /// period, if that share is at least [`LEAST_PERCENT`].
     pub(super) fn largest(
         &self,
         profile: &Profile,
@@ -64,7 +65,8 @@ impl MissingFiles {
     }
 }
 
-/// Returns what would name an address in a DSO, by the reason why it has no name.
+/// Returns the missing symbols that would name an address in a DSO, by the reason why it has no
+/// name.
 fn find_missing_symbols(
     machine: &Machine,
     at: DsoAddress,
@@ -110,7 +112,8 @@ mod tests {
     use crate::cpumode::CpuMode;
     use crate::machine::tests::machine_with;
 
-    /// Returns the advice for samples of two missing files, with these weights.
+    /// Returns the advice for samples of two missing files with these weights, and an unmapped
+    /// sample of weight 100.
     fn advice(first: u64, second: u64) -> Option<NamingAdvice> {
         let mappings = [(1, 0x1000, "/nonexistent/a"), (1, 0x2000, "/nonexistent/b")];
         let mut machine = machine_with(&mappings);
