@@ -98,7 +98,7 @@ with_two() {
     done
 }
 
-job() { # job PID: of what builds tare for the guest
+job() { # job PID: prepares the guest's folder, once process PID has built tare
     local selftest=$work/patched/tools/testing/selftests/perf_events/inherit_samples.c
     wait "$1" || die "tare does not build for the guest"
     rm -rf "$work/job-$task"
@@ -115,7 +115,7 @@ job() { # job PID: of what builds tare for the guest
 
 style() {
     local patch
-    for patch in "${patches[@]}"; do # from stdin: what git knows is taken for source text
+    for patch in "${patches[@]}"; do # from stdin, as checkpatch takes a file that git knows for source text
         if perl "$work/linux/scripts/checkpatch.pl" --root="$work/linux" --no-signoff --strict --terse - <"$patch" >"$work/checkpatch" 2>&1; then
             echo "ok checkpatch, ${patch##*/}"
         else
@@ -154,13 +154,13 @@ if [ "$task" = lockdep ]; then
 else
     kernels=(0)
     if [ "$steps" = yes ]; then
-        for ((n = 1; n < ${#patches[@]}; n++)); do # what only adds a test is the kernel before
+        for ((n = 1; n < ${#patches[@]}; n++)); do # a patch that only adds a test changes no kernel
             if grep -q '^+++ b/kernel/' "${patches[n - 1]}" && sed -n 's,^+++ b/,,p' "${patches[@]:n}" | grep -q '^kernel/'; then kernels+=("$n"); fi
         done
     fi
     kernels+=("${#patches[@]}")
     measured=()
-    for n in "${kernels[@]}"; do # all first: what doesn't build shall not cost the time to measure
+    for n in "${kernels[@]}"; do # all before measuring, so that one that doesn't build fails early
         case $n in
         0) name=stock ;;
         "${#patches[@]}") name=series ;;

@@ -93,7 +93,7 @@ controls() {
     m "control, two busy threads" -n 3 -g -F 4000 -- @threads 2 300000 300000
 }
 
-# Costs of ticks, switches, overflows, forks and exits: pairs of runs that differ by one of these.
+# Costs of ticks, switches, forks and exits: runs without an event and with one. Of an overflow: the whole interrupt.
 costs() {
     never="-c 1000000000000"
     for workload in "@ticks 250" "@forks 4000" "@switches 4000"; do
@@ -116,7 +116,7 @@ selftest() {
     echo "{\"workload\":\"selftest\",\"event\":\"-\",\"events\":0,\"group\":false,\"rate\":\"count\",\"passes\":$passes}"
 }
 
-# Shares of samples, each with a dense profile first. A child runs for half a period, so that a pair takes one period.
+# Shares of samples, each with a dense profile first. A pair of children takes one period.
 shares() {
     for lengths in "500 500" "300 700"; do
         # shellcheck disable=SC2086 # two lengths

@@ -4,8 +4,9 @@
  *
  *   kernel-measure [-n EVENTS] [-g] [-u] [-a] [-e NAME] [-F HZ | -c PERIOD | -i] [-t] [-l LABEL] -- WORKLOAD
  *
- *   -n  that many events of the same kind, or 0 -g  in one group          -u  user mode only
- *   -e  cycles, instructions, task-clock or page-faults (cycles unless told)
+ *   -n  number of events of the same kind, from 0 (default 1)
+ *   -g  in one group                            -u  user mode only
+ *   -e  cycles (default), instructions, task-clock or page-faults
  *   -i  count only                              -t  with each command's share of the samples' weight
  *   -a  on whole CPUs, whatever runs there
  *
@@ -22,7 +23,7 @@
  *   @bursts NUMBER BUSY_US IDLE_US      one process that spins and sleeps by turns
  *   @forks NUMBER EVENTS RATE           children that end at once; prints what a fork takes and what an end
  *   @switches NUMBER EVENTS RATE        two processes that wake each other; prints what a switch takes
- *   @ticks, @overflows NUMBER EVENTS RATE   one process that watches the clock; prints what an interrupt takes, of those that are most
+ *   @ticks, @overflows NUMBER EVENTS RATE   one process that watches the clock; prints what an interrupt takes
  *
  * The emulated counters don't see what the kernel does while it has the PMU disabled; on one CPU that never idles, the guest's clock does: an instruction
  * takes it a nanosecond.
@@ -100,7 +101,7 @@ static uint64_t now_ns(void) {
     return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-/* Reads zeros: one instruction of a hundred and fewer is in user mode. */
+/* Reads zeros: at most one instruction of a hundred is in user mode. */
 static void stay_in_kernel(int zeros, uint64_t until_ns) {
     static char buffer[1 << 16];
     while (now_ns() < until_ns) check(read(zeros, buffer, sizeof buffer) == sizeof buffer, "/dev/zero");
@@ -181,7 +182,7 @@ static int compare(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-/* Works for the first 4 ms of each 10 ms, from its offset on, and sleeps meanwhile. */
+/* Works for 4 ms of each 10 ms, from its offset on, and sleeps for the rest. */
 static void *take_turns(void *of) {
     const struct turns *turns = of;
     uint64_t begin = now_ns() / 10000000 * 10000000 + 10000000 + turns->offset_ns;
@@ -208,7 +209,7 @@ static void bursts(uint64_t number, uint64_t busy, uint64_t idle) {
     }
 }
 
-/* What one of them took: the mean of those in the middle, as a few hold the kernel's work for others. */
+/* Prints what one operation took: the mean of the middle 60%, as a few include the kernel's work for others. */
 static void print_cost(const char *what, const char *events, const char *rate, uint64_t *taken, int number) {
     int skipped = number / 5;
     uint64_t sum = 0;
@@ -235,7 +236,7 @@ static void forks(int number, const char *events, const char *rate) {
     print_cost("exit", events, rate, ended, number);
 }
 
-/* There and back again; the events of the two can't be swapped, as one has another in its set. */
+/* There and back again. The kernel can't swap the two processes' events, as one has another event in its set. */
 static void switches(int number, const char *events, const char *rate) {
     static uint64_t taken[MAX_COSTS];
     int there[2], back[2];
@@ -263,7 +264,7 @@ static void interrupts(const char *what, int number, const char *events, const c
     uint64_t before = now_ns();
     for (int i = 0; i < number;) {
         uint64_t now = now_ns();
-        if (now - before > 400) taken[i++] = now - before; /* a pass takes 60 */
+        if (now - before > 400) taken[i++] = now - before; /* a pass takes 60 ns */
         before = now;
     }
     print_cost(what, events, rate, taken, number);
@@ -331,8 +332,8 @@ static struct perf_event_attr inherited(const struct options *options) {
     if (!options->count_only) {
         attr.freq = options->hz != 0;
         attr.sample_period = options->hz ? options->hz : options->period;
-        /* A software event of fixed period that is asked for its period samples every occurrence. */
         attr.comm = options->shares;
+        /* With PERF_SAMPLE_PERIOD, a software event with a fixed period samples every occurrence. */
         int fixed_software = attr.type == PERF_TYPE_SOFTWARE && !attr.freq;
         attr.sample_type = PERF_SAMPLE_TID | (fixed_software ? 0 : PERF_SAMPLE_PERIOD);
     }

@@ -42,7 +42,7 @@ in_patched() {
         git -C "$work/patched" -c user.name=vm-kernel -c user.email=vm-kernel@localhost "$@"
 }
 
-# patched N: applies the first N patches by `git am` to the files that they touch, in a repository below patched/. All lines of context must match.
+# patched N: applies the first N patches by `git am` to the files that they touch, in the repository patched/. All lines of context must match.
 patched() { # patched N
     local patch file said
     rm -rf "$work/patched"
