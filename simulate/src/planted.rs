@@ -112,8 +112,8 @@ const PLANTED: [PlantedDefect; 20] = [
     PlantedDefect {
         what: "the last block isn't compressed",
         file: "crates/record/src/output/file.rs",
-        from: "and the file is completed all the same.\n            let _ = self.pack().and_then(|()| self.check());",
-        to: "\n            let _ = self.check();",
+        from: "let _ = self.pack().and_then(|()| self.check());\n        }\n        self.go_plain();",
+        to: "let _ = self.check();\n        }\n        self.go_plain();",
     },
     PlantedDefect {
         what: "a returned CPU's events lack their ids",

@@ -16,8 +16,8 @@ pub struct CodeAddress {
     pub mode: CpuMode,
     /// The address.
     pub address: u64,
-    /// Whether a call returns to the address. The call, which ends one byte earlier, may be the last
-    /// instruction of its function, if it calls a function that doesn't return.
+    /// Whether a call returns to the address. The call, which ends one byte earlier, may be the
+    /// last instruction of its function, if it calls a function that doesn't return.
     pub is_return: bool,
 }
 

@@ -129,7 +129,8 @@ pub(crate) struct ChainParts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UserPart {
     pub(crate) addresses: Vec<u64>,
-    /// Whether the callers' addresses are return addresses; an unwound stack has those of the calls.
+    /// Whether the callers' addresses are return addresses; an unwound stack has those of the
+    /// calls.
     pub(crate) has_return_addresses: bool,
 }
 
@@ -331,9 +332,9 @@ impl Machine {
         }
     }
 
-    /// Whether the code in a file's mapping was compiled at run time: the process has a perf map, and
-    /// the file isn't an ELF file. .NET compiles into a memory file, and maps its libraries, which
-    /// aren't ELF files. The kernel records build ids of ELF files only.
+    /// Whether the code in a file's mapping was compiled at run time: the process has a perf map,
+    /// and the file isn't an ELF file. .NET compiles into a memory file, and maps its libraries,
+    /// which aren't ELF files. The kernel records build ids of ELF files only.
     fn is_compiled_code(&mut self, pid: i32, dso: DsoId) -> bool {
         let Self { jit, symbolizer, dsos, .. } = self;
         let has_build_id = dsos.table.get(dso).is_some_and(|dso| dso.build_id.is_some());
@@ -464,8 +465,8 @@ impl Machine {
         self.symbol(at).is_ok().then_some(at)
     }
 
-    /// Whether a return address is in memory that isn't code: a call chain is wrong from there on. In
-    /// a process without recorded mappings, any address may be code.
+    /// Whether a return address is in memory that isn't code: a call chain is wrong from there on.
+    /// In a process without recorded mappings, any address may be code.
     #[must_use]
     pub fn is_outside_code(&self, pid: i32, at: CodeAddress) -> bool {
         let (CpuMode::User, pid) = at.mode.in_process(pid) else { return false };
@@ -492,8 +493,8 @@ impl Machine {
         }
     }
 
-    /// Whether a return to a function's first instruction comes from a signal handler or an interrupt.
-    /// `before` is the last byte before the function.
+    /// Whether a return to a function's first instruction comes from a signal handler or an
+    /// interrupt. `before` is the last byte before the function.
     fn is_interrupted_start(&self, function: Symbol, before: DsoAddress) -> bool {
         let is_kernel = self.dso(function.dso).is_some_and(|dso| dso.kind.is_kernel());
         if !is_kernel {

@@ -1,5 +1,5 @@
-//! Progress of downloads from debuginfod servers: on a terminal a line for a download that takes more
-//! than a second, and a message for a server that fails.
+//! Progress of downloads from debuginfod servers: on a terminal a line for a download that takes
+//! more than a second, and a message for a server that fails.
 
 use std::sync::{Mutex, PoisonError};
 use tare_symbols::DownloadProgress;

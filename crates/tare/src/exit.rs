@@ -17,8 +17,8 @@ pub enum Exit {
     OwnFailure,
     /// SIGINT, in a run without a command (130).
     Interrupted,
-    /// The command's own status: 128 + signal if it was killed, 126 if it isn't executable, 127 if it
-    /// wasn't found.
+    /// The command's own status: 128 + signal if it was killed, 126 if it isn't executable, 127 if
+    /// it wasn't found.
     Command(u8),
 }
 

@@ -7,9 +7,9 @@
 //! pointers         (f is missed)              (main is missed)
 //! ```
 //! The unwinding tables show whether a function keeps one: some row finds the caller's frame by the
-//! frame pointer. Callers are also missing if the chain ends in a library that keeps none, except in
-//! the C library, which starts programs and threads, and if it continues outside of code: the last
-//! function used the register for data.
+//! frame pointer. Callers are also missing if the chain ends in a library that keeps none, except
+//! in the C library, which starts programs and threads, and if it continues outside of code: the
+//! last function used the register for data.
 
 use std::collections::HashMap;
 

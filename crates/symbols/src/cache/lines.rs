@@ -121,7 +121,7 @@ impl AnswerMerge {
     }
 }
 
-/// Adds the kept answer of an address to `answers`; `false` if there is none. `ids` has the texts
+/// Adds the kept answer of an address to `answers`; `false` if the cache has no answer. `ids` has the texts
 /// added so far, by their offsets in the cache.
 fn add_kept(
     kept: &KeptAnswers,

@@ -264,8 +264,8 @@ nop
     assert_eq!((end, addresses), (UnwindOutcome::Whole, vec![0x1000, 0x1100, 0x1000, 0x1200]));
 }
 
-/// The first caller switched stacks: a word of data follows its frame in the copy, and the chain has
-/// its callers.
+/// The first caller switched stacks: a word of data follows its frame in the copy, and the chain
+/// has its callers.
 #[test]
 fn continues_at_the_frame_pointer_where_the_caller_is_not_code() {
     let process = TestProcess::new(JIT, b"/tmp/perf-1.map", 0);

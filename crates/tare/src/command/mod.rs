@@ -1,7 +1,7 @@
 //! One module per command, and the modules that commands share: `control` reads orders, `header`
-//! prints a recording's header, `output` creates files, `recording` opens recordings, `remedy` words
-//! errors, `samples` reads samples, `supervise` runs a command beside a measurement, `unnamed`
-//! reports missing symbols, and `vmlinux` checks the kernel image.
+//! prints a recording's header, `output` creates files, `recording` opens recordings, `remedy`
+//! words errors, `samples` reads samples, `supervise` runs a command beside a measurement,
+//! `unnamed` reports missing symbols, and `vmlinux` checks the kernel image.
 
 pub(crate) mod annotate;
 pub(crate) mod archive;

@@ -58,8 +58,8 @@ fn is_filtered(host: &Host, setting_allows: bool) -> bool {
 }
 
 /// Whether the kernel refuses the task rather than the event: attaching needs the rights of
-/// ptrace(2), or `CAP_PERFMON` (`perf_check_permission`, `kernel/events/core.c`). Tries an event that
-/// is allowed on tare's own task and never happens.
+/// ptrace(2), or `CAP_PERFMON` (`perf_check_permission`, `kernel/events/core.c`). Tries an event
+/// that is allowed on tare's own task and never happens.
 fn is_closed(tid: i32, kernel: &dyn Kernel) -> bool {
     let attr = Attr {
         kind: PERF_TYPE_SOFTWARE,

@@ -204,7 +204,8 @@ fn held(drawn: &SyntheticProgram, option: &str, lists: &[&str], mode: &[&str]) {
     }
 }
 
-// For keys with "symbol" in their name, perf adds a column and crashes on branches; with `-F` it doesn't.
+// For keys with "symbol" in their name, perf adds a column and crashes on branches; with `-F` it
+// doesn't.
 #[test]
 fn keys_of_branches_are_those_of_perf() {
     let Some(drawn) = branches(FROM_KERNEL) else { return };

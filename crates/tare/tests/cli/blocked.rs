@@ -1,5 +1,5 @@
-//! The workload `blocked`: the durations that it measures of its own waits, and how near a recording
-//! has to come to them.
+//! The workload `blocked`: the durations that it measures of its own waits, and how near a
+//! recording has to come to them.
 
 use std::process::Output;
 
@@ -28,8 +28,9 @@ impl BlockedTimes {
         (self.waited * 3 / 100).max(50_000 * waits)
     }
 
-    /// The shortest time off a CPU that agrees with the workload's clock. That clock also runs while the
-    /// thread goes to sleep, while it returns, and while the host of a virtual machine takes the CPU away.
+    /// The shortest time off a CPU that agrees with the workload's clock. That clock also runs
+    /// while the thread goes to sleep, while it returns, and while the host of a virtual machine
+    /// takes the CPU away.
     pub(crate) fn least_off_cpu(&self, waits: u64, stolen: u64) -> u64 {
         self.waited.saturating_sub(self.ran + stolen + self.tolerance(waits))
     }

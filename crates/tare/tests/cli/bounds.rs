@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::support::workload;
 
-/// `PERF_SAMPLE_IP` and `PERF_SAMPLE_TID`. Without times, records are processed in file order and none
-/// waits in the sort window.
+/// `PERF_SAMPLE_IP` and `PERF_SAMPLE_TID`. Without times, records are processed in file order and
+/// none waits in the sort window.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1;
 
 /// Memory that reading may use beyond the input's size, in bytes.
@@ -96,8 +96,8 @@ fn peak(words: &[&str], file: &Path, folder: &TempDir) -> (u64, String) {
     (kib << 10, text)
 }
 
-/// Asserts that a command uses at most [`ALLOWED`] beyond its input's size and the memory for an empty
-/// recording. Returns its output.
+/// Asserts that a command uses at most [`ALLOWED`] beyond its input's size and the memory for an
+/// empty recording. Returns its output.
 fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
     let mut empty = Hostile::new();
     empty.sample(1, 1);
@@ -112,8 +112,8 @@ fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
     text
 }
 
-/// 64,000 children of a process with 60,000 mappings, each with a further mapping. A copied list per child
-/// would take 120 GB.
+/// 64,000 children of a process with 60,000 mappings, each with a further mapping. A copied list
+/// per child would take 120 GB.
 #[test]
 fn copies_of_a_large_address_space() {
     const MAPPINGS: u64 = 60_000;

@@ -24,7 +24,8 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Opens a page and waits until it is ready. Without Chromium, prints the reason and returns `None`.
+    /// Opens a page and waits until it is ready. Without Chromium, prints the reason and returns
+    /// `None`.
     pub(crate) fn open(page: &Path, scheme: &str) -> Option<Self> {
         if !Command::new("chromium").arg("--version").output().is_ok_and(|out| out.status.success())
         {

@@ -1,5 +1,5 @@
-//! `tare record --max-overhead`: rates follow the budget, the recording notes every change, and samples
-//! keep the right weight.
+//! `tare record --max-overhead`: rates follow the budget, the recording notes every change, and
+//! samples keep the right weight.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,8 @@ fn a_busy_program_is_sampled_within_the_budget_and_its_samples_stand_for_all_of_
         "{}",
         recorded.said
     );
-    // Each sample carries the kernel's period for its own rate, so the weights add up to the CPU time.
+    // Each sample carries the kernel's period for its own rate, so the weights add up to the CPU
+    // time.
     let coverage = recorded.ledger.events[0].coverage.unwrap().percent().unwrap();
     assert!((75.0..150.0).contains(&coverage), "{coverage}: {}", recorded.said);
     let report =

@@ -112,8 +112,8 @@ fn an_archive_has_files_whose_symbols_are_kept() {
     assert!(list.contains(&format!("{rest}/debug")), "{list}");
 }
 
-/// A cache file that is truncated, changed or writable by another user leads to a new lookup or a reason,
-/// never to a wrong name.
+/// A cache file that is truncated, changed or writable by another user leads to a new lookup or a
+/// reason, never to a wrong name.
 #[test]
 fn what_was_damaged_is_looked_up_again() {
     let Some(recorded) = CachedRecording::new() else { return };

@@ -1,5 +1,5 @@
-//! Names of callers in call chains: calls that don't return, signal handlers, compiled code in files,
-//! and Go that calls C.
+//! Names of callers in call chains: calls that don't return, signal handlers, compiled code in
+//! files, and Go that calls C.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

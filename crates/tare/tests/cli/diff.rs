@@ -31,8 +31,8 @@ fn record_rounds(folder: &Path, name: &str, percent: &str, rounds: &str) {
     assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
 }
 
-/// A folder with five recordings per side: a1 to a5, and b1 to b5, whose function `parse` takes twice as
-/// long.
+/// A folder with five recordings per side: a1 to a5, and b1 to b5, whose function `parse` takes
+/// twice as long.
 fn ten_recordings() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for number in 1..=5 {

@@ -1,5 +1,5 @@
-//! `tare doctor` on the test machine: as root, as an unprivileged user, with few descriptors, in a cgroup
-//! namespace.
+//! `tare doctor` on the test machine: as root, as an unprivileged user, with few descriptors, in a
+//! cgroup namespace.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

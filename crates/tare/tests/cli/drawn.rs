@@ -1,5 +1,5 @@
-//! Synthetic recordings with data that this machine's CPU can't sample: branch stacks, memory accesses. perf
-//! reads the same files.
+//! Synthetic recordings with data that this machine's CPU can't sample: branch stacks, memory
+//! accesses. perf reads the same files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,4 +1,5 @@
-//! Source lines and inlined functions in every command that shows them, for several kinds of debug info.
+//! Source lines and inlined functions in every command that shows them, for several kinds of debug
+//! info.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -28,7 +29,8 @@ struct Nested {
 }
 
 impl Nested {
-    /// Builds with these flags and records. If that isn't possible, prints the reason and returns `None`.
+    /// Builds with these flags and records. If that isn't possible, prints the reason and returns
+    /// `None`.
     fn record(flags: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();

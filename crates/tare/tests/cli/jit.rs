@@ -1,12 +1,13 @@
-//! Code from just-in-time compilers: perf maps and jitdumps of a test program and of the installed runtimes.
+//! Code from just-in-time compilers: perf maps and jitdumps of a test program and of the installed
+//! runtimes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stderr, tare};
 
-/// Compiles two functions into the same memory, one after the other, runs each for half a second, and writes
-/// both into a jitdump.
+/// Compiles two functions into the same memory, one after the other, runs each for half a second,
+/// and writes both into a jitdump.
 const REPLACES: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -351,8 +352,8 @@ end = time.process_time() + 1
 while time.process_time() < end: outer_python(5000)
 ";
 
-/// The interpreter runs each function in its own trampoline, so call chains contain the names in the right
-/// order, also if the interpreter has no frame pointers.
+/// The interpreter runs each function in its own trampoline, so call chains contain the names in
+/// the right order, also if the interpreter has no frame pointers.
 #[test]
 fn python_names_its_functions_with_the_perf_trampoline() {
     let home = std::env::var_os("HOME").unwrap_or_default();

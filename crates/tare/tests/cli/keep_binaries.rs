@@ -1,4 +1,5 @@
-//! `tare record --keep-binaries`: symbols of files that are deleted, rebuilt, or not visible from here.
+//! `tare record --keep-binaries`: symbols of files that are deleted, rebuilt, or not visible from
+//! here.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};

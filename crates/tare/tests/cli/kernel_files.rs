@@ -46,8 +46,8 @@ struct MachineFolder {
 }
 
 impl MachineFolder {
-    /// Compiles image and module and writes a recording with a sample at every byte of them. Without a
-    /// compiler, prints the reason and returns `None`.
+    /// Compiles image and module and writes a recording with a sample at every byte of them.
+    /// Without a compiler, prints the reason and returns `None`.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -110,7 +110,8 @@ impl MachineFolder {
         lines.collect()
     }
 
-    /// The kernel's address of a function of the module, whose code sections are loaded one after the other.
+    /// The kernel's address of a function of the module, whose code sections are loaded one after
+    /// the other.
     fn loaded(&self, name: &str, at: u64) -> Option<u64> {
         if name == "module_start" {
             return None;

@@ -1,5 +1,5 @@
-//! Kills recorders and tracers at random moments: no BPF object or probe of theirs stays in the kernel, and
-//! the next run removes a leftover cgroup.
+//! Kills recorders and tracers at random moments: no BPF object or probe of theirs stays in the
+//! kernel, and the next run removes a leftover cgroup.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -12,9 +12,9 @@ fn lock(args: &[&str]) -> Output {
     tare().arg("lock").args(args).output().unwrap()
 }
 
-/// Runs a program that waits for a lock. Fails if tare's time differs by more than 3% from the program's
-/// own, or has another caller. On a loaded machine the program may lose its CPU between the lock and
-/// its clock.
+/// Runs a program that waits for a lock. Fails if tare's time differs by more than 3% from the
+/// program's own, or has another caller. On a loaded machine the program may lose its CPU between
+/// the lock and its clock.
 fn compare_with_own_time(kind: &str, caller: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("locks.json");
@@ -107,8 +107,8 @@ fn reads_callers_and_waits_of_a_recording() {
 }
 
 /// Compares the number of waits for mutexes with the events that perf prints: a wait lasts from a
-/// thread's first begin to its end. The sums of `perf lock` don't serve: perf 6.1 ignores an end with
-/// other callers than its begin, and so merges two waits.
+/// thread's first begin to its end. The sums of `perf lock` don't serve: perf 6.1 ignores an end
+/// with other callers than its begin, and so merges two waits.
 fn compare_with_perf(path: &str, rows: &[Value]) {
     let perf =
         Command::new("perf").args(["script", "-i", path, "-G", "-F", "tid,event,trace"]).output();

@@ -22,8 +22,8 @@ fn check(place: &RecordingFolder, what: &str) -> usize {
     found.samples
 }
 
-/// Asserts that tare exits in time, with its own or the command's status, and with a message if something
-/// went wrong.
+/// Asserts that tare exits in time, with its own or the command's status, and with a message if
+/// something went wrong.
 fn is_orderly(output: &Output, what: &str) {
     let said = stderr(output);
     assert!(!said.contains("panicked"), "{what}: {said}");
@@ -224,7 +224,8 @@ fn without_proc_and_sys_there_is_a_recording_or_a_reason() {
     }
 }
 
-/// Pids are reused after some hundred, in a pid namespace with its own limit (Linux 6.14 and later).
+/// Pids are reused after some hundred, in a pid namespace with its own limit (Linux 6.14 and
+/// later).
 #[test]
 fn numbers_of_processes_that_come_again_are_kept_apart() {
     const WRAPS: &str = r#"echo 400 >/proc/sys/kernel/pid_max || exit 99
@@ -259,8 +260,8 @@ fn numbers_of_processes_that_come_again_are_kept_apart() {
     assert!(of("true") + of("false") > 0.9 * all, "{all} samples, {} of true", of("true"));
 }
 
-/// The recorder and its page cache count toward a cgroup's memory limit. If that kills the recorder, the
-/// flushed part of its file is readable.
+/// The recorder and its page cache count toward a cgroup's memory limit. If that kills the
+/// recorder, the flushed part of its file is readable.
 #[test]
 fn a_limit_on_memory_is_held_or_leaves_a_file() {
     const LIMITED: &str = r#"group=/sys/fs/cgroup/memory; limit=memory.limit_in_bytes

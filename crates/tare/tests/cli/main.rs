@@ -1,4 +1,5 @@
-//! Tests of the binary, one module per command or property. They form one program, which is linked once.
+//! Tests of the binary, one module per command or property. They form one program, which is linked
+//! once.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // outside of `#[test]` functions clippy takes helpers for production code
 

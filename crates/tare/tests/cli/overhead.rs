@@ -1,5 +1,5 @@
-//! `tare overhead`: short studies on the real kernel. The tests assert no times, only properties that hold
-//! on any machine.
+//! `tare overhead`: short studies on the real kernel. The tests assert no times, only properties
+//! that hold on any machine.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -103,7 +103,8 @@ fn the_interrupts_are_those_of_the_samples() {
     assert!(cost["handler_us"]["high"].as_f64() < cost["stolen_us"]["high"].as_f64(), "{cost}");
 }
 
-/// Without privileges a study measures stolen time and interference, and names the remedy for the rest.
+/// Without privileges a study measures stolen time and interference, and names the remedy for the
+/// rest.
 #[test]
 fn as_an_unprivileged_user() {
     let Some(nobody) = Unprivileged::new() else { return };

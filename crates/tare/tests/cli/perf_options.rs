@@ -1,4 +1,5 @@
-//! docs/perf-options.md lists all of perf's options and commands, and tare's refusals use its wording.
+//! docs/perf-options.md lists all of perf's options and commands, and tare's refusals use its
+//! wording.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! `tare report` and `tare script` on recordings of all kinds, compared with perf where perf can read them.
+//! `tare report` and `tare script` on recordings of all kinds, compared with perf where perf can
+//! read them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -118,8 +118,8 @@ fn a_whole_machine_without_the_recorder() {
     let own: Vec<i32> = ledger.recorder.tids.iter().copied().collect();
     let Some(script) = perf_script(&["-F", "tid,trace"], &place.file()) else { return };
     let seen = named(&script, &own);
-    // A recorder that records its own writes would fill the file with them. On a busy machine it drains its
-    // rings more often, which makes more calls.
+    // A recorder that records its own writes would fill the file with them. On a busy machine it
+    // drains its rings more often, which makes more calls.
     let allowed = 400 + script.len() / 100;
     assert!(seen > 0 && seen < allowed, "{seen} own events: {}", stderr(&output));
 }
@@ -327,7 +327,8 @@ fn what_finds_no_room_is_counted() {
     assert_eq!(samples_of(&ledger), found.samples);
     assert_eq!(ledger.rings.bytes, 4096);
     assert!(lost > 0 && stderr(&output).contains(" LOST"), "{ledger:?}");
-    // The kernel reports a ring's last losses only in the event's count, because no further record follows.
+    // The kernel reports a ring's last losses only in the event's count, because no further record
+    // follows.
     let by_ring: u64 = ledger.losses.iter().map(|loss| loss.records).sum();
     assert!(
         by_ring == found.lost && by_ring > 0 && by_ring <= lost,

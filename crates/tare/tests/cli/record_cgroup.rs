@@ -1,5 +1,5 @@
-//! Commands that make cgroups below the one from `tare record --follow=cgroup`: tare removes them or names
-//! what it leaves, and records the tasks in them.
+//! Commands that make cgroups below the one from `tare record --follow=cgroup`: tare removes them
+//! or names what it leaves, and records the tasks in them.
 
 use std::path::PathBuf;
 use std::process::Command;

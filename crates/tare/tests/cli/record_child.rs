@@ -1,5 +1,5 @@
-//! `tare record` of whole CPUs with a command: the recording excludes what the command's process did before
-//! its execve, as tare's waiting child.
+//! `tare record` of whole CPUs with a command: the recording excludes what the command's process
+//! did before its execve, as tare's waiting child.
 
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of};
 use crate::support::{is_root, sh, stderr, tare};

@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use crate::recorded::{read, samples_of};
 use crate::support::{is_root, stderr, tare};
 
-/// Mounts an image, records into it, and copies out the recording and its size in the page cache. The mount
-/// ends with the namespace.
+/// Mounts an image, records into it, and copies out the recording and its size in the page cache.
+/// The mount ends with the namespace.
 const IN_IMAGE: &str = r#"image=$1 dir=$2 out=$3 lower=$4 room=$5; shift 5
 mount -o loop "$image" "$dir" || exit 99
 if [ "$lower" = overlay ]; then
@@ -31,8 +31,8 @@ struct DiskRecording {
     output: Output,
 }
 
-/// Records page faults with stack copies, some megabytes, on a file system of this kind. If it isn't
-/// available, prints the reason and returns `None`.
+/// Records page faults with stack copies, some megabytes, on a file system of this kind. If it
+/// isn't available, prints the reason and returns `None`.
 fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<DiskRecording> {
     if !is_root() {
         println!("skipped: mounting takes root");

@@ -1,4 +1,5 @@
-//! `tare record --call-graph dwarf` also records data mappings, because unwind tables may lie there.
+//! `tare record --call-graph dwarf` also records data mappings, because unwind tables may lie
+//! there.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! `tare record` into a series of files and into a file of limited size: each file describes itself alone.
+//! `tare record` into a series of files and into a file of limited size: each file describes itself
+//! alone.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

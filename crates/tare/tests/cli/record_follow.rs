@@ -1,5 +1,5 @@
-//! `tare record --follow`: each mode sees the command's children as documented, reports its coverage, and
-//! cleans up.
+//! `tare record --follow`: each mode sees the command's children as documented, reports its
+//! coverage, and cleans up.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -98,8 +98,8 @@ fn has_cgroup() -> bool {
     is_root() && why.is_none()
 }
 
-/// Coverage of the first event, in percent. Samples include interrupts and stolen time, which are large on a
-/// busy machine.
+/// Coverage of the first event, in percent. Samples include interrupts and stolen time, which are
+/// large on a busy machine.
 fn coverage(ledger: &Ledger) -> f64 {
     ledger.events[0].coverage.unwrap().percent().unwrap()
 }
@@ -270,7 +270,8 @@ fn limits_are_those_that_the_command_would_have_had() {
     assert_eq!(String::from_utf8(inside.stdout).unwrap(), String::from_utf8(bare.stdout).unwrap());
 }
 
-/// Killed recorders leave cgroups with running commands. After these exit, the next run removes the cgroups.
+/// Killed recorders leave cgroups with running commands. After these exit, the next run removes the
+/// cgroups.
 #[test]
 fn what_killed_recorders_leave_is_swept() {
     if !has_cgroup() {
@@ -337,7 +338,8 @@ fn a_command_that_cannot_run_leaves_no_cgroup() {
     assert!(transient_cgroups().len() <= before + 3, "others may run at the same time");
 }
 
-/// With exact counts, page faults and time by command name are right even for children without samples.
+/// With exact counts, page faults and time by command name are right even for children without
+/// samples.
 #[test]
 fn exact_weights_are_what_each_command_counted() {
     let line =
@@ -374,8 +376,8 @@ fn exact_weights_are_what_each_command_counted() {
     let time: f64 = ["sh", "date", "expr"].map(|comm| of("task-clock", comm)).iter().sum();
     let ledger = recorded.ledger();
     let used = ledger.command.as_ref().unwrap();
-    // A task's events stop before its exit completes; for such short tasks a tenth of the time comes after.
-    // task-clock includes stolen time; the loop runs one process at a time.
+    // A task's events stop before its exit completes; for such short tasks a tenth of the time
+    // comes after. task-clock includes stolen time; the loop runs one process at a time.
     let used_ns = (used.user_ns + used.system_ns) as f64;
     assert!(
         time > 0.7 * used_ns && time < 1.1 * used_ns.max(ledger.recorded_ns as f64),

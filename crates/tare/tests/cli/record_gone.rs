@@ -1,5 +1,5 @@
-//! The output file is truncated or deleted during `tare record`: tare reports it, keeps the rest, and exits
-//! with its own failure status.
+//! The output file is truncated or deleted during `tare record`: tare reports it, keeps the rest,
+//! and exits with its own failure status.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -1,5 +1,6 @@
-//! `tare record` while a CPU goes offline and comes back. This disturbs the whole machine, so it runs only if
-//! the kernel's command line contains `tare_hotplug`, as in a guest, or with `TARE_TEST_HOTPLUG=1`.
+//! `tare record` while a CPU goes offline and comes back. This disturbs the whole machine, so it
+//! runs only if the kernel's command line contains `tare_hotplug`, as in a guest, or with
+//! `TARE_TEST_HOTPLUG=1`.
 
 use std::fs::File;
 use std::path::Path;
@@ -80,8 +81,8 @@ fn a_cpu_that_comes_back_is_recorded_again() {
     }
 }
 
-/// Two events, so that ids matter. They are clocks: for counting software events in concurrent recorders
-/// Linux 6.18 gives all samples the id of one.
+/// Two events, so that ids matter. They are clocks: for counting software events in concurrent
+/// recorders Linux 6.18 gives all samples the id of one.
 fn start(place: &RecordingFolder, way: &[&str]) -> Child {
     let mut command = place.record(&["-a", "-e", "cpu-clock,task-clock", "-F", "1000"]);
     command.args(["--no-call-graph", "--timeout", "4000"]).args(way).stderr(Stdio::piped());

@@ -1,5 +1,5 @@
-//! The round marks of `tare record` (`FINISHED_ROUND`): no record after a mark is older than the records
-//! before the previous mark.
+//! The round marks of `tare record` (`FINISHED_ROUND`): no record after a mark is older than the
+//! records before the previous mark.
 
 use std::fs::File;
 use std::path::Path;

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::blocked::{BlockedTimes, stolen_ns};
 use crate::support::{document, status, stderr, tare, workload};
 
-/// Records and returns the recorder's output. If BPF programs can't be loaded, prints that and returns
-/// `None`.
+/// Records and returns the recorder's output. If BPF programs can't be loaded, prints that and
+/// returns `None`.
 fn record(file: &Path, options: &[&str], command: &[&str]) -> Option<Output> {
     let mut tare = tare();
     tare.args(["record", "--off-cpu", "-o"]).arg(file).args(options).arg("--").args(command);
@@ -56,9 +56,9 @@ fn waited_in(document: &Value, reason: &str, function: &str) -> u64 {
         .sum()
 }
 
-/// Compares the times of one recording with those that the workload measured of 40 waits, and lists the
-/// differences. Other work on the machine lengthens the waits that a program sees, by a different time in
-/// each try.
+/// Compares the times of one recording with those that the workload measured of 40 waits, and lists
+/// the differences. Other work on the machine lengthens the waits that a program sees, by a
+/// different time in each try.
 fn wrong_times(
     document: &Value,
     what: &str,

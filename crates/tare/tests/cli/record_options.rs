@@ -1,5 +1,5 @@
-//! `tare record` with each of its options: tare and perf read the recording and find as many samples as the
-//! ledger states; perf also copies it.
+//! `tare record` with each of its options: tare and perf read the recording and find as many
+//! samples as the ledger states; perf also copies it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,8 @@ fn samples_of_copy(file: &Path) -> usize {
     samples
 }
 
-/// Records with these options, and a default command if they name none, and checks what perf and tare read.
+/// Records with these options, and a default command if they name none, and checks what perf and
+/// tare read.
 fn check(options: &str, command: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let options_typed = shlex::split(options).unwrap();
@@ -119,7 +120,8 @@ fn check(options: &str, command: &[&str]) {
         "perf inject, tare record {options}: {said}"
     );
     let by_script = sum(&|file| samples_of_script(&perf(&SCRIPT, file)));
-    // script prints a group's sample once per member that counted on, but counts left-out samples once.
+    // script prints a group's sample once per member that counted on, but counts left-out samples
+    // once.
     let by_own_script = sum(&samples_of_own_script);
     assert!(
         by_own_script == by_script || options.contains(":S") && by_own_script <= by_script,
@@ -240,8 +242,8 @@ fn where_and_when() {
 /// Without call chains, which perf prints for a stream even if they weren't requested.
 const RECORD: &str = "\"$TARE\" record -e cpu-clock -c 100000 --no-call-graph";
 
-/// tare and perf read the same bytes as a stream and as a file. perf 6.1 fails on small compressed streams,
-/// including its own, with `Couldn't decompress data`.
+/// tare and perf read the same bytes as a stream and as a file. perf 6.1 fails on small compressed
+/// streams, including its own, with `Couldn't decompress data`.
 fn check_stream(stream: &Path, in_ledger: usize, is_compressed: bool) {
     let read = |reader: &str, words: &[&str]| {
         let output = Command::new(reader)

@@ -31,8 +31,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The number of samples that tare's reader finds, and whether the file is complete. `None` if the file isn't
-/// a recording yet.
+/// The number of samples that tare's reader finds, and whether the file is complete. `None` if the
+/// file isn't a recording yet.
 fn look(path: &Path) -> Option<(usize, bool)> {
     let mut reader = Reader::open(File::open(path).ok()?).ok()?;
     let mut samples = 0;

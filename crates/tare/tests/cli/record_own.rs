@@ -93,8 +93,8 @@ fn several_threads_read_every_record_once() {
     }
 }
 
-/// The recorder's system calls in a recording of this length: by the kernel's count of the whole process, and
-/// by the ledger.
+/// The recorder's system calls in a recording of this length: by the kernel's count of the whole
+/// process, and by the ledger.
 fn system_calls(options: &[&str], seconds: &str) -> (f64, f64) {
     let place = RecordingFolder::new();
     let counts = place.folder.path().join("counts");

@@ -1,5 +1,5 @@
-//! perf (`report`, `script`, `inject`), the crate `linux-perf-data` and the project's own reader find the same
-//! samples in tare's recordings and skip its notes.
+//! perf (`report`, `script`, `inject`), the crate `linux-perf-data` and the project's own reader
+//! find the same samples in tare's recordings and skip its notes.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -36,8 +36,8 @@ const OPTIONS: &[&[&str]] = &[
     &["-G", "/", "-e", "cpu-clock"],
 ];
 
-/// Runs perf on a recording through a pipe, because `inject` of perf 6.1 takes the header of a stream in a
-/// file for a record. Without perf, prints the reason and returns `None`.
+/// Runs perf on a recording through a pipe, because `inject` of perf 6.1 takes the header of a
+/// stream in a file for a record. Without perf, prints the reason and returns `None`.
 fn perf_on_stream(words: &[&str], input: &Path) -> Option<String> {
     perf_with(Command::new("perf").args(words).args(["-i", "-"]).stdin(File::open(input).unwrap()))
 }

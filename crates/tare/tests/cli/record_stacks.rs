@@ -51,8 +51,9 @@ fn program(name: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-/// Depths of 1 to 60, on two threads, through a signal handler, a stub, a tail call, C++ exceptions,
-/// Rust's panics and goroutines. (`./x bench unwind` has more samples and a narrower bound.)
+/// Depths of 1 to 60, on two threads, through a signal handler, a stub, a tail call, C++
+/// exceptions, Rust's panics and goroutines. (`./x bench unwind` has more samples and a narrower
+/// bound.)
 #[test]
 fn chains_are_exactly_those_of_the_program() {
     if !cfg!(target_arch = "x86_64") {
@@ -73,7 +74,8 @@ fn chains_are_exactly_those_of_the_program() {
     }
 }
 
-/// If the copy is too small, frame pointers supply the rest, and the report names the size that would do.
+/// If the copy is too small, frame pointers supply the rest, and the report names the size that
+/// would do.
 #[test]
 fn frame_pointers_mend_what_a_small_copy_lacks() {
     let Some(program) = program("known-fp") else { return };
@@ -189,7 +191,8 @@ fn assembly_without_call_frames_truncates_and_is_named() {
     assert!(reason["dso"].as_str().unwrap().ends_with("/bare"), "{copied}");
 }
 
-/// The report names a size that would have held the stacks, or states that the kernel can't copy as much.
+/// The report names a size that would have held the stacks, or states that the kernel can't copy as
+/// much.
 #[test]
 fn the_size_that_would_have_sufficed_is_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The messages of `tare record` after a recording that ended early or holds too little for conclusions.
+//! The messages of `tare record` after a recording that ended early or holds too little for
+//! conclusions.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

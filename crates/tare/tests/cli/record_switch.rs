@@ -1,5 +1,5 @@
-//! `tare record` into a series of files: each is self-contained in every mode of `--follow`, and none repeats
-//! another's samples.
+//! `tare record` into a series of files: each is self-contained in every mode of `--follow`, and
+//! none repeats another's samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! `tare record --off-cpu` of disks, pipelines, cgroups and whole machines, and by perf events where
-//! BPF programs can't be loaded.
+//! `tare record --off-cpu` of disks, pipelines, cgroups and whole machines, and by perf events
+//! where BPF programs can't be loaded.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -85,7 +85,8 @@ fn one_of_five(is_right: impl Fn() -> Result<(), String>) {
     assert!(found.is_ok(), "{found:?}");
 }
 
-/// A loop device whose reads are slow for the tasks of a cgroup. Device and cgroup are removed on drop.
+/// A loop device whose reads are slow for the tasks of a cgroup. Device and cgroup are removed on
+/// drop.
 struct SlowDisk {
     _image: tempfile::NamedTempFile,
     device: PathBuf,
@@ -128,7 +129,8 @@ impl SlowDisk {
     }
 }
 
-/// The mount of the cgroup controller that limits disks, its file, and the prefix of the limit there.
+/// The mount of the cgroup controller that limits disks, its file, and the prefix of the limit
+/// there.
 fn throttling(mounts: &str) -> Option<(PathBuf, &'static str, &'static str)> {
     let find = |kind: &str, option: &str| {
         let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -178,8 +180,8 @@ fn waits_for_a_slow_disk_are_those_that_the_program_knows() {
     });
 }
 
-/// The call chains of a program's waits in a function: from the innermost frame of the wait to the outermost
-/// frame of the waker.
+/// The call chains of a program's waits in a function: from the innermost frame of the wait to the
+/// outermost frame of the waker.
 fn chains(file: &Path, comm: &str, function: &str) -> Vec<Vec<String>> {
     let script =
         tare().args(["script", "-F", "comm,event,ip,sym", "-i"]).arg(file).output().unwrap();
@@ -297,7 +299,8 @@ fn without_btf(words: &str) -> Output {
     ))
 }
 
-/// Whether perf events on context switches can be opened here; otherwise prints why the test is skipped.
+/// Whether perf events on context switches can be opened here; otherwise prints why the test is
+/// skipped.
 fn can_step_back() -> bool {
     let output = without_btf("record --off-cpu -o /dev/null true");
     let text = stderr(&output);
@@ -338,7 +341,8 @@ fn perf_events_tell_reasons_and_times_where_programs_cannot_be_loaded() {
             if what == "sleep" {
                 return compare_waits(&document, reason, times, 30, stolen_before);
             }
-            // The helper thread waits for the same reason, so the sum may exceed the first thread's.
+            // The helper thread waits for the same reason, so the sum may exceed the first
+            // thread's.
             let recorded = waited(&document, "blocked", reason);
             let queued = waited(&document, "blocked", "run queue");
             let least = times.least_off_cpu(30, stolen_ns() - stolen_before);

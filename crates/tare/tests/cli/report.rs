@@ -37,7 +37,8 @@ pub(super) fn perf_report(file: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Recordings that perf makes once for all tests. If perf can't, prints the reason and returns `None`.
+/// Recordings that perf makes once for all tests. If perf can't, prints the reason and returns
+/// `None`.
 pub(super) struct Recordings {
     folder: PathBuf,
 }
@@ -95,7 +96,8 @@ impl Recordings {
     }
 }
 
-/// The rows of a table with single spaces, sorted, because rows of equal weight have no fixed order.
+/// The rows of a table with single spaces, sorted, because rows of equal weight have no fixed
+/// order.
 pub(super) fn rows(table: &str) -> Vec<String> {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let mut rows: Vec<_> =
@@ -132,8 +134,8 @@ fn figures_are_those_of_perf_for_each_combination_of_keys() {
         "cpu,dso,comm,sym",
     ];
     for name in ["plain", "all"] {
-        // The demanglers may differ for other programs' symbols. perf truncates names of renamed threads
-        // to the width of earlier names.
+        // The demanglers may differ for other programs' symbols. perf truncates names of renamed
+        // threads to the width of earlier names.
         let of_others = ["dso", "sym", "comm", "pid"];
         let is_fit =
             |keys: &&str| name == "plain" || !of_others.iter().any(|key| keys.contains(key));
@@ -228,8 +230,8 @@ fn call_graphs_are_those_of_perf() {
         let mut compared = 0;
         for (row, lines) in theirs.iter().filter(|(_, lines)| known(lines)) {
             let Some(own) = ours.get(row) else { continue };
-            // Branches of equal weight have no fixed order: compare sorted lines that include the name's
-            // column.
+            // Branches of equal weight have no fixed order: compare sorted lines that include the
+            // name's column.
             let sorted = |lines: &[String]| {
                 let mut lines: Vec<_> = lines
                     .iter()
@@ -390,7 +392,8 @@ fn time_selects_samples() {
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));
 }
 
-/// The shares of all branches in a document, in percent of its samples, and the limit that it states.
+/// The shares of all branches in a document, in percent of its samples, and the limit that it
+/// states.
 fn branches(file: &Path, args: &[&str]) -> (Vec<f64>, serde_json::Value) {
     let args = [args, &["--sort", "comm", "--json"]].concat();
     let text = stdout(&report(file, &args));

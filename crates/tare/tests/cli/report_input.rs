@@ -1,4 +1,5 @@
-//! Inputs of `tare report`: streams, damaged files, hostile names, recordings of the recorder itself.
+//! Inputs of `tare report`: streams, damaged files, hostile names, recordings of the recorder
+//! itself.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -32,8 +32,8 @@ impl ShellRecording {
         recorded
     }
 
-    /// Records call chains without wrong callers, which tare leaves out and perf prints; `None` without
-    /// a compiler.
+    /// Records call chains without wrong callers, which tare leaves out and perf prints; `None`
+    /// without a compiler.
     fn with_frame_pointers() -> Option<Self> {
         let recorded = Self(tempfile::tempdir().unwrap());
         let flags = ["-static", "-O0", "-fno-omit-frame-pointer"];
@@ -53,8 +53,8 @@ impl ShellRecording {
         self.0.path().join("perf.data")
     }
 
-    /// The rows of both tools without spaces beside separators, sorted, because rows of equal weight have no
-    /// fixed order.
+    /// The rows of both tools without spaces beside separators, sorted, because rows of equal
+    /// weight have no fixed order.
     fn compare(&self, options: &[&str]) {
         let ours = self.rows(&mut tare(), options);
         let theirs = self.rows(&mut Command::new("perf"), options);

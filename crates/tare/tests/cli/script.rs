@@ -170,8 +170,8 @@ fn other_targets_clocks_and_rings_are_printed_as_by_perf() {
     let busy = busy.id().to_string();
     same(&["-e", "cpu-clock", "-g", "-F", "500", "-p", &busy], &[]);
     same(&["-e", "cpu-clock", "-F", "500", "-t", &busy], &[]);
-    // Tracepoints, because for software events of concurrent recorders, such as other tests', Linux 6.18
-    // gives all samples the id of one.
+    // Tracepoints, because for software events of concurrent recorders, such as other tests', Linux
+    // 6.18 gives all samples the id of one.
     same(&["-a", "-e", "sched:sched_switch", "-G", "/"], &[]);
     same(&["-e", "sched:sched_switch", "-C", "0"], &[]);
     same(&["-e", "cpu-clock", "-D", "5"], &[]);
@@ -181,8 +181,8 @@ fn other_targets_clocks_and_rings_are_printed_as_by_perf() {
     same_in_any_order(&["-e", "cs/overwrite/,cpu-clock"]);
 }
 
-/// perf trusts round marks even for overwritten rings. On a busy machine its lines are then out of order, and it
-/// applies names and mappings too early or too late.
+/// perf trusts round marks even for overwritten rings. On a busy machine its lines are then out of
+/// order, and it applies names and mappings too early or too late.
 fn same_in_any_order(recording: &[&str]) {
     let Some(recorded) = record(recording) else { return };
     let fields = ["-F", "tid,time,event,ip"];
@@ -216,7 +216,8 @@ fn streams_are_printed_as_by_perf() {
 
 #[test]
 fn whole_machines_are_printed_as_by_perf() {
-    // Compare only kernel symbols: other programs may be C++, whose names perf demangles differently.
+    // Compare only kernel symbols: other programs may be C++, whose names perf demangles
+    // differently.
     same(&["-e", "cpu-clock:k", "-a", "-F", "500"], &[]);
     same(&["-e", "cpu-clock:k", "-a", "-g", "--kernel-callchains", "-F", "500"], &[]);
     same(
@@ -244,8 +245,8 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
     let theirs = stacks(lines(Command::new("perf"), &recorded.path, &["--no-inline"]));
     let ours = stacks(lines(tare(), &recorded.path, &[]));
     assert_eq!(ours.len(), theirs.len());
-    // perf skips frames of the dynamic linker and of some libraries, and misreads a return address in 3% to
-    // 5% of the stacks. No other differences are allowed.
+    // perf skips frames of the dynamic linker and of some libraries, and misreads a return address
+    // in 3% to 5% of the stacks. No other differences are allowed.
     let has_all = |(ours, theirs): &(&Vec<String>, &Vec<String>)| {
         let mut ours = ours.iter();
         theirs.iter().all(|line| ours.any(|own| own == line))
@@ -260,7 +261,8 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
         "{as_far}, {all} of {}: {other:#?}",
         ours.len()
     );
-    // In the few stacks that differ perf may have more frames, but in total at most the same share more.
+    // In the few stacks that differ perf may have more frames, but in total at most the same share
+    // more.
     let [ours, theirs] = [&ours, &theirs].map(|stacks| stacks.iter().map(Vec::len).sum::<usize>());
     assert!(ours * 20 >= theirs * 19, "{ours} {theirs}: {other:#?}");
 }

@@ -1,4 +1,5 @@
-//! Recordings of `perf record --call-graph lbr`, where the user part of a call chain is the CPU's call stack.
+//! Recordings of `perf record --call-graph lbr`, where the user part of a call chain is the CPU's
+//! call stack.
 
 use std::path::Path;
 use std::process::Command;

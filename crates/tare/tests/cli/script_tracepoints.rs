@@ -13,7 +13,8 @@ use crate::support::tare;
 #[test]
 fn tracepoints_are_printed_as_by_perf() {
     same(&["-a", "-e", "sched:*"], &[]);
-    // On the whole machine, only kernel events: the tools demangle other programs' C++ names differently.
+    // On the whole machine, only kernel events: the tools demangle other programs' C++ names
+    // differently.
     same(&["-a", "-e", "raw_syscalls:*", "-e", "context-switches"], &[]);
     same(&["-e", "syscalls:*"], &[]);
     same(&["-e", "kmem:*"], &[]);
@@ -41,8 +42,8 @@ fn tracepoints_are_printed_as_by_perf() {
     );
 }
 
-/// perf ignores the parentheses of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this format, so it
-/// always prints names for the last three bits.
+/// perf ignores the parentheses of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this
+/// format, so it always prints names for the last three bits.
 fn flags_of_timers_are_those_of_the_raw_bytes() {
     const NAMES: [(u32, &str); 4] =
         [(0x4_0000, "M"), (0x8_0000, "D"), (0x10_0000, "P"), (0x20_0000, "I")];

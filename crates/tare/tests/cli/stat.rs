@@ -89,7 +89,8 @@ fn a_full_disk_is_said_even_if_the_command_succeeds() {
 
 #[test]
 fn the_command_inherits_what_it_would_have_had() {
-    // Descriptors, signal dispositions and mask, limits, terminal and group are the same as without tare.
+    // Descriptors, signal dispositions and mask, limits, terminal and group are the same as without
+    // tare.
     let look = "cat </proc/self/status | grep -E '^(Sig|Shd)(Blk|Ign|Cgt)'; ulimit -a; for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; ps -o pgid=,sid=,tty=,nice= $$ | \
                 sed 's/^ *//'";
     let own = env!("CARGO_BIN_EXE_tare");

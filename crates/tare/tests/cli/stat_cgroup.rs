@@ -28,7 +28,8 @@ impl TestCgroup {
         self.folder.file_name().unwrap().to_str().unwrap()
     }
 
-    /// Starts a loop in the cgroup and waits until it has moved there. A timeout ends it if the test can't.
+    /// Starts a loop in the cgroup and waits until it has moved there. A timeout ends it if the
+    /// test can't.
     fn keep_busy(&mut self) {
         let script = format!(
             "echo $$ > {}/cgroup.procs; exec timeout 30 sh -c 'while :; do :; done'",

@@ -1,5 +1,5 @@
-//! `tare stat --follow`: a cgroup's counts equal inherited counts, the output states the difference, and the
-//! cgroup is removed.
+//! `tare stat --follow`: a cgroup's counts equal inherited counts, the output states the
+//! difference, and the cgroup is removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

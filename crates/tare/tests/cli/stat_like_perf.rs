@@ -1,5 +1,5 @@
-//! `-x` and `-j` compared with `perf stat`: the same columns, keys and order, and the same deterministic
-//! counts.
+//! `-x` and `-j` compared with `perf stat`: the same columns, keys and order, and the same
+//! deterministic counts.
 
 use std::process::{Command, Output};
 
@@ -29,8 +29,8 @@ fn lines(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The shape of a column, which hides a number's digits: `2.34` and `17.10` are alike, `2.34` and `17`
-/// aren't.
+/// The shape of a column, which hides a number's digits: `2.34` and `17.10` are alike, `2.34` and
+/// `17` aren't.
 fn shape(column: &str) -> String {
     let trimmed = column.trim_start();
     let padded = if trimmed.len() < column.len() { "padded " } else { "" };
@@ -169,8 +169,8 @@ fn a_separator_of_the_users_choice() {
     assert!(sh("true").status.success());
 }
 
-/// After the timeout perf sends SIGTERM. A command that dies of it is no failure; a command that exits with
-/// its own status is.
+/// After the timeout perf sends SIGTERM. A command that dies of it is no failure; a command that
+/// exits with its own status is.
 #[test]
 fn the_end_that_was_asked_for_has_perfs_status() {
     let cases: [&[&str]; 4] = [

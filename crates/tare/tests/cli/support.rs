@@ -157,7 +157,8 @@ impl Drop for ProcessGuard {
     }
 }
 
-/// A process whose pid another process writes to a file; it is killed on drop, also if the test fails.
+/// A process whose pid another process writes to a file; it is killed on drop, also if the test
+/// fails.
 #[derive(Debug)]
 pub(crate) struct PidFileGuard(pub(crate) PathBuf);
 

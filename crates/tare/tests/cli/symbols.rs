@@ -1,12 +1,13 @@
-//! Sources of function names: `report` and `script` of programs that were rebuilt, stripped or compiled at run
-//! time, and of other kernels.
+//! Sources of function names: `report` and `script` of programs that were rebuilt, stripped or
+//! compiled at run time, and of other kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{is_root, stderr, tare};
 
-/// A program that spins in its own function and makes system calls, so that the kernel has samples too.
+/// A program that spins in its own function and makes system calls, so that the kernel has samples
+/// too.
 pub(crate) const SPIN: &str = r#"
 #include <unistd.h>
 #include <sys/syscall.h>
@@ -44,8 +45,8 @@ int main(void) {
 }
 "#;
 
-/// A program that spins in template functions: with an empty pack, with a dependent result type, and with
-/// numbers.
+/// A program that spins in template functions: with an empty pack, with a dependent result type,
+/// and with numbers.
 const TEMPLATES: &str = r#"
 volatile unsigned long n;
 inline void spin() { for (long i = 0; i < 60000000; i++) n++; }

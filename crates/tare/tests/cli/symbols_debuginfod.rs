@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use crate::support::{ProcessGuard, stderr, tare, wait_until};
 use crate::symbols::{SPIN, build_id, compile, record, run};
 
-/// A server of the ELF files in a folder. If debuginfod isn't installed, prints the reason and returns `None`.
+/// A server of the ELF files in a folder. If debuginfod isn't installed, prints the reason and
+/// returns `None`.
 fn server(folder: &Path, wanted: &str) -> Option<(ProcessGuard, String)> {
     if Command::new("debuginfod").arg("--version").output().is_err() {
         println!("skipped: debuginfod is not installed");

@@ -1,5 +1,5 @@
-//! Hostile files in place of a perf map, as the recorded program, and from a debuginfod: tare finishes and
-//! gives a reason.
+//! Hostile files in place of a perf map, as the recorded program, and from a debuginfod: tare
+//! finishes and gives a reason.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,8 +81,8 @@ fn the_recorded_programs_symbols_share_a_long_name() {
     }
 }
 
-/// Thousands of symbols whose names are suffixes of one name of 1 MiB, in a table that claims entries of the
-/// largest size.
+/// Thousands of symbols whose names are suffixes of one name of 1 MiB, in a table that claims
+/// entries of the largest size.
 fn damage_symbols(file: &mut Vec<u8>) {
     const SYMTAB: u32 = 2;
     let word = |file: &[u8], at: usize| u64::from_le_bytes(*file[at..].first_chunk().unwrap());

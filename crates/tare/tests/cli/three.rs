@@ -1,5 +1,5 @@
-//! Counts of the smallest program contain nothing of tare. vm/checks.sh tests the same with hardware
-//! counters.
+//! Counts of the smallest program contain nothing of tare. vm/checks.sh tests the same with
+//! hardware counters.
 
 use std::process::Command;
 

@@ -114,8 +114,8 @@ impl Terminal {
         self.wait(text, |screen| !screen.contains(text))
     }
 
-    /// Asserts that the terminal is sane again in the shell (line editing, echo, screen, cursor, mouse), and
-    /// returns the last exit status.
+    /// Asserts that the terminal is sane again in the shell (line editing, echo, screen, cursor,
+    /// mouse), and returns the last exit status.
     pub(crate) fn assert_sane(&self) -> u32 {
         self.wait_for_shell();
         let mark = self.marks.get() + 1;

@@ -144,8 +144,8 @@ impl Likeness {
         }
     }
 
-    /// Asserts that each call has a line that agrees, so that a single wrong decoder can't hide among
-    /// the lines that may differ.
+    /// Asserts that each call has a line that agrees, so that a single wrong decoder can't hide
+    /// among the lines that may differ.
     fn includes_every_call(&self) {
         let other: Vec<_> = self.calls.difference(&self.same_calls).collect();
         assert!(other.is_empty(), "no line of {other:?} is strace's\n{}", self.differences);

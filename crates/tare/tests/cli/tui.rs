@@ -70,7 +70,8 @@ fn signals_panics_and_sizes_leave_the_terminal_as_it_was() {
 fn names_in_a_recording_do_nothing_to_the_terminal() {
     let Some(terminal) = Terminal::new(120, 24) else { return };
     let folder = RecordingFolder::new();
-    // Characters that clear the screen, set the title, reverse the text, combine, and take two cells.
+    // Characters that clear the screen, set the title, reverse the text, combine, and take two
+    // cells.
     let name = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}e\u{301}漢";
     let program: PathBuf = folder.folder.path().join(name);
     std::fs::copy(workload("mix"), &program).unwrap();

@@ -237,7 +237,8 @@ impl Walk {
         }
         self.press(&[key]);
         if view == View::Tree {
-            // The view keeps its cursor and open rows; the last line may be a function without callers.
+            // The view keeps its cursor and open rows; the last line may be a function without
+            // callers.
             self.press(&["C", "Home"]);
         }
         if view == View::Flame {

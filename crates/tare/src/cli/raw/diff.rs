@@ -28,7 +28,8 @@ With --fail-if the exit status is 3 if a condition is met. docs/diff.md explains
     mut_arg("json", |arg| arg.conflicts_with_all(["tui", "stdio"])),
 )]
 pub struct DiffArgs {
-    /// Recordings: one of A and one of B [default: perf.data.old perf.data], or all of A before `--`
+    /// Recordings: one of A and one of B [default: perf.data.old perf.data], or all of A before
+    /// `--`
     #[arg(value_name = "A")]
     pub files: Vec<PathBuf>,
 

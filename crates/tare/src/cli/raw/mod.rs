@@ -110,7 +110,8 @@ pub enum TareCommand {
     /// perf.data file.
     #[command(args_override_self = true)]
     Record(Deferred<RecordArgs>),
-    /// Trace system calls of a command, running processes or the whole machine, with their durations.
+    /// Trace system calls of a command, running processes or the whole machine, with their
+    /// durations.
     #[command(args_override_self = true)]
     Trace(Deferred<TraceArgs>),
     /// Show run time and CPU wait time of tasks: of a command, running processes, the whole machine

@@ -6,7 +6,8 @@ use super::definition::options;
 pub const MIN_ROUNDS: usize = 10;
 
 options! {
-    /// Number of rounds, for `stat --vs` and `overhead --with`, the options in the group `compared`.
+    /// Number of rounds, for `stat --vs` and `overhead --with`, the options in the group
+    /// `compared`.
     #[derive(Clone, Debug, clap::Args)]
     pub struct RoundArgs {
         /// Uncounted rounds before the first counted one; a round runs each command once

@@ -62,8 +62,8 @@ options! {
         #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', action = clap::ArgAction::Set)]
         pub sort: Vec<String>,
 
-        /// Columns: overhead, overhead_children, sample, period and sort keys; +COLUMN,… adds to the
-        /// default
+        /// Columns: overhead, overhead_children, sample, period and sort keys; +COLUMN,… adds to
+        /// the default
         #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', action = clap::ArgAction::Set)]
         pub fields: Vec<String>,
     }

@@ -15,7 +15,8 @@ pub struct SampleArgs {
     #[command(flatten, next_help_heading = "Filters")]
     pub events: EventFilterArgs,
 
-    /// Show CPU time and off-CPU time (`tare record --off-cpu`) as one event, under the clock's name
+    /// Show CPU time and off-CPU time (`tare record --off-cpu`) as one event, under the clock's
+    /// name
     #[arg(long, help_heading = "Filters")]
     pub wall_clock: bool,
 

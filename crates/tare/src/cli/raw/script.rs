@@ -35,8 +35,8 @@ pub struct ScriptArgs {
     #[arg(short = 'F', long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub fields: Vec<String>,
 
-    /// Print one JSON object per line: one for the recording, one per sample, one for losses and the
-    /// ledger
+    /// Print one JSON object per line: one for the recording, one per sample, one for losses and
+    /// the ledger
     #[arg(long, conflicts_with_all = ["fields", "ns", "reltime", "deltatime", "header", "show_info", "stop_bt"])]
     #[arg(conflicts_with_all = ["dump_raw_trace", "show_bpf_events", "show_text_poke_events"])]
     #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]

@@ -40,8 +40,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "TIME", conflicts_with = "summary", help_heading = "Report")]
     pub min_duration: Option<String>,
 
-    /// Show the files of descriptors, such as 3</etc/passwd>; twice: also socket addresses and device
-    /// numbers
+    /// Show the files of descriptors, such as 3</etc/passwd>; twice: also socket addresses and
+    /// device numbers
     #[arg(short = 'y', long, action = clap::ArgAction::Count, conflicts_with_all = ["summary", "data"], help_heading = "Report")]
     pub decode_fds: u8,
 
@@ -98,13 +98,13 @@ pub struct TraceArgs {
     pub hist: bool,
 
     /// Time a function of a program: number and durations of its calls, and origin of the slowest.
-    /// Arguments to read from each call follow in perf probe's syntax: %di, +8(%di), $arg1, $retval,
-    /// with :u32, :string and so on
+    /// Arguments to read from each call follow in perf probe's syntax: %di, +8(%di), $arg1,
+    /// $retval, with :u32, :string and so on
     #[arg(long, value_name = "FILE:FUNCTION [ARG…]", help_heading = "Functions")]
     pub probe: Vec<String>,
 
-    /// Time the calls of --probe even where a probe on their return could end the program: by default
-    /// such calls are counted only
+    /// Time the calls of --probe even where a probe on their return could end the program: by
+    /// default such calls are counted only
     #[arg(long, requires = "probe", help_heading = "Functions")]
     pub probe_returns: bool,
 
@@ -112,8 +112,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FUNCTION [ARG…]", help_heading = "Functions")]
     pub kprobe: Vec<String>,
 
-    /// Count hits of a static probe (USDT) in FILE [default: the command's file, or the files mapped
-    /// by the processes of -p]
+    /// Count hits of a static probe (USDT) in FILE [default: the command's file, or the files
+    /// mapped by the processes of -p]
     #[arg(long, value_name = "[FILE:]PROVIDER:NAME", help_heading = "Functions")]
     pub usdt: Vec<String>,
 

@@ -8,8 +8,8 @@ options! {
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Comparison", mut_arg("seed", |arg| arg.requires("vs")))]
     pub struct VersusArgs {
-        /// Compare the command (A) with this one (B) in pairs of runs. It is split into words like a
-        /// shell's, and run without a shell
+        /// Compare the command (A) with this one (B) in pairs of runs. It is split into words like
+        /// a shell's, and run without a shell
         #[arg(
             long,
             value_name = "COMMAND B",

@@ -203,7 +203,8 @@ pub struct StatOutput {
 }
 
 impl StatOutput {
-    /// Whether messages are suppressed: machine-readable results go to stderr, or nothing is printed.
+    /// Whether messages are suppressed: machine-readable results go to stderr, or nothing is
+    /// printed.
     #[must_use]
     pub fn is_without_messages(&self) -> bool {
         if self.destination == Destination::Nowhere {

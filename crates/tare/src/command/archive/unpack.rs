@@ -28,8 +28,8 @@ const FILES: usize = 1 << 16;
 /// Most bytes in a file's name.
 const NAME_BYTES: u64 = 4096;
 
-/// Most unpacked bytes: `SLACK`, plus `TIMES` the archive's size. Binaries with debug info compress to
-/// a fifth, runs of zeros to a thousandth.
+/// Most unpacked bytes: `SLACK`, plus `TIMES` the archive's size. Binaries with debug info compress
+/// to a fifth, runs of zeros to a thousandth.
 const SLACK: u64 = 256 << 20;
 const TIMES: u64 = 64;
 

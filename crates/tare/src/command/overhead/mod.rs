@@ -42,7 +42,8 @@ fn measure(
     sources: &Sources,
     asked: &resolved::Study,
 ) -> Outcome {
-    // The page is created first: if it can't be written, the study, which takes minutes, isn't made.
+    // The page is created first: if it can't be written, the study, which takes minutes, isn't
+    // made.
     let mut page = raw.report.as_deref().map(create_page).transpose()?;
     let folder = state_folder(asked.save);
     let signals = Signals::block().context("cannot wait for signals")?;

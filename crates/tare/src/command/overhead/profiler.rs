@@ -160,8 +160,8 @@ impl Attached {
         };
         let command = ChildCommand::find(&words, std::env::var_os("PATH").as_deref())?
             .with_standard_files([Some(null()?), Some(null()?), None]);
-        // The profiler's work on the loop's CPU is part of its cost, and other programs' work isn't:
-        // the profiler's priority is above the loop's, which is above theirs.
+        // The profiler's work on the loop's CPU is part of its cost, and other programs' work
+        // isn't: the profiler's priority is above the loop's, which is above theirs.
         let ahead = schedule::above_real_time();
         let waiting = WaitingChild::fork(&command, signals, &FileLimit::now())?;
         drop(ahead);

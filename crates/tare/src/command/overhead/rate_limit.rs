@@ -1,5 +1,5 @@
-//! Restores `kernel.perf_event_max_sample_rate` after a study: the kernel lowers it permanently when
-//! samples take too long.
+//! Restores `kernel.perf_event_max_sample_rate` after a study: the kernel lowers it permanently
+//! when samples take too long.
 //!
 //! The limit is noted in a file. If a study is killed, the next one restores the limit.
 
@@ -54,8 +54,8 @@ impl<'a> RateLimit<'a> {
         self.before
     }
 
-    /// Returns the limit that the kernel lowered to since the last call, and restores it if this user
-    /// may.
+    /// Returns the limit that the kernel lowered to since the last call, and restores it if this
+    /// user may.
     pub(super) fn lowered_to(&mut self) -> Option<i64> {
         let before = self.before?;
         let now = limit(self.host)?;

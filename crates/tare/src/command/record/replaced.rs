@@ -27,8 +27,8 @@ impl ReplacedFile {
         Some(Self { path, inode })
     }
 
-    /// After a recording that could not start: removes its empty file, and gives the earlier file its
-    /// name back. What can't be undone stays as it is.
+    /// After a recording that could not start: removes its empty file, and gives the earlier file
+    /// its name back. What can't be undone stays as it is.
     pub(super) fn restore(self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|now| now.is_file() && now.len() == 0) {
             let _ = fs::remove_file(&self.path);

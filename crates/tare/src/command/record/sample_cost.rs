@@ -27,8 +27,8 @@ pub(crate) fn known(host: Host) -> CostOfSample {
     })
 }
 
-/// Measures the cost of samples of these events and saves it. Returns `false`, without measuring, if
-/// it can't be saved: each recording would measure again.
+/// Measures the cost of samples of these events and saves it. Returns `false`, without measuring,
+/// if it can't be saved: each recording would measure again.
 pub(super) fn measure(host: &Host, events: &[&PlannedEvent]) -> bool {
     let Ok(folder) = folder::make() else { return false };
     let costs = Costs::new(host.clone(), Some(folder));

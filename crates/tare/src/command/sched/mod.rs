@@ -1,7 +1,7 @@
 //! `tare sched`: how long tasks ran, and how long they waited for a CPU.
 //!
-//! `recorded` reads a recording and `live` traces running tasks. Both pass events to `output`, which
-//! lists them or sums them up.
+//! `recorded` reads a recording and `live` traces running tasks. Both pass events to `output`,
+//! which lists them or sums them up.
 
 mod live;
 mod output;

@@ -74,7 +74,8 @@ struct SchedSink<'a> {
 }
 
 impl SchedSink<'_> {
-    /// Adds the process and name that the recording has of a task, and whether the task is selected.
+    /// Adds the process and name that the recording has of a task, and whether the task is
+    /// selected.
     fn complete<'a>(&self, machine: &'a Machine, task: &mut Task<'a>, wants_process: bool) {
         let RecordedSource { pids, tids, .. } = self.recorded;
         task.pid = task.pid.filter(|pid| *pid > 0);

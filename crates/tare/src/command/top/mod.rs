@@ -38,7 +38,8 @@ pub(crate) fn run(raw: &raw::TopArgs) -> Outcome {
     catch_bus_errors();
     let outcome =
         if top.form == TopForm::Screen { on_screen(&top, &host) } else { as_text(&top, &host) };
-    // Without a command there is no status to tell tare's own failures from (125): they exit with 1.
+    // Without a command there is no status to tell tare's own failures from (125): they exit with
+    // 1.
     outcome.map_err(|error| match error.downcast::<Refusal>() {
         Ok(refusal) if refusal.exit == Exit::OwnFailure => {
             Refusal { exit: Exit::Failure, ..refusal }.into()

@@ -28,8 +28,8 @@ options! {
         #[arg(long, value_name = "SIZE")]
         pub max_size: Option<String>,
 
-        /// Continue in a new file on SIGUSR2 (signal, the default), at a size such as 1G, or after a
-        /// time such as 30s, 10m, 1h, 1d
+        /// Continue in a new file on SIGUSR2 (signal, the default), at a size such as 1G, or after
+        /// a time such as 30s, 10m, 1h, 1d
         #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "signal")]
         pub switch_output: Option<String>,
 

@@ -26,7 +26,8 @@ use crate::exit::Refusal;
 pub struct RecordOptions {
     /// Options of the recorder.
     pub options: RecorderOptions,
-    /// Command to run while recording; with [`tare_record::options::Target::Command`], the one to record.
+    /// Command to run while recording; with [`tare_record::options::Target::Command`], the one to
+    /// record.
     pub command: Vec<OsString>,
     /// Time after which recording ends.
     pub timeout: Option<Duration>,
