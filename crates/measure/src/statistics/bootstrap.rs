@@ -16,9 +16,9 @@ const FEWEST: usize = 5;
 /// than five.
 ///
 /// It is the percentile interval with a correction for small n: instead of 2.5% it cuts
-/// Φ(-√(n / (n - 1)) · t(0.975, h - 1)) at each end, with h values left after trimming, so that the
-/// interval of normal data is about as wide as that of Student's t (Hesterberg, What teachers should
-/// know about the bootstrap, 2015, section 5.3).
+/// Φ(-√(n / (n - 1)) · t(0.975, h - 1)) at each end, with h values left after trimming, so that
+/// the interval of normal data is about as wide as that of Student's t (Hesterberg, What teachers
+/// should know about the bootstrap, 2015, section 5.3).
 #[must_use]
 pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     let n = sorted.len();

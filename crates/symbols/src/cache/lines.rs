@@ -121,8 +121,8 @@ impl AnswerMerge {
     }
 }
 
-/// Adds the kept answer of an address to `answers`; `false` if the cache has no answer. `ids` has the texts
-/// added so far, by their offsets in the cache.
+/// Adds the kept answer of an address to `answers`; `false` if the cache has no answer. `ids` has
+/// the texts added so far, by their offsets in the cache.
 fn add_kept(
     kept: &KeptAnswers,
     address: u64,
