@@ -77,6 +77,13 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether the event is a probe of a user-space function, of which a thread has none of its
+    /// parent's: the kernel can't pass it on.
+    #[must_use]
+    pub fn is_uprobe(&self) -> bool {
+        self.pmu.as_deref() == Some(uprobe::PMU)
+    }
+
     /// Puts the PMU instance into the name of an uncore event, as `perf stat --no-merge` does:
     /// `uncore_imc_0/event/`, `event [uncore_imc_0]`. Other events keep their names.
     pub fn name_by_unit(&mut self) {

@@ -20,7 +20,7 @@ use super::syntax::{EventText, Word, parse_number};
 use super::{Event, Sources};
 
 /// The name of the PMU in sysfs.
-const PMU: &str = "uprobe";
+pub(super) const PMU: &str = "uprobe";
 
 pub(super) fn resolve(typed: &EventText<'_>, sources: &Sources) -> Result<Event, LocatedProblem> {
     let (kind, path, place, modifiers) = match (typed.words.as_slice(), typed.tail) {

@@ -111,6 +111,29 @@ impl Cgroups {
         Self { v2, perf_event, for_events }
     }
 
+    /// Returns the names of all cgroups whose name matches, sorted: paths below the mount of the
+    /// hierarchy with `perf_event`, without a leading slash. Folders that can't be read count as
+    /// empty.
+    #[must_use]
+    pub fn matching(&self, host: &Host, is_match: impl Fn(&str) -> bool) -> Vec<String> {
+        let Some(Hierarchy { mount, .. }) = &self.for_events else { return Vec::new() };
+        let mut found = Vec::new();
+        let mut folders = vec![PathBuf::new()];
+        while let Some(parent) = folders.pop() {
+            let entries = std::fs::read_dir(below(host, &mount.join(&parent)));
+            for entry in entries.into_iter().flatten().flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let folder = parent.join(entry.file_name());
+                found.extend(folder.to_str().filter(|name| is_match(name)).map(str::to_owned));
+                folders.push(folder);
+            }
+        }
+        found.sort();
+        found
+    }
+
     /// Returns the folder of the cgroup that the user names for `-G`. Names start at the mount of
     /// the hierarchy with `perf_event`, which is `/`; the folder's absolute path is accepted too.
     ///
@@ -309,6 +332,8 @@ mod tests {
                 "{name}"
             );
         }
+        let names = cgroups.matching(&host, |name| name.contains("user"));
+        assert_eq!(names, ["user.slice", "user.slice/a.scope"]);
         assert!(cgroups.find(&host, "/").is_ok_and(|folder| folder == Path::new("/sys/fs/cgroup")));
         assert_eq!(
             cgroups.find(&host, "b").unwrap_err().to_string(),

@@ -106,7 +106,7 @@ fn follow(
     let asks = [
         (InheritOption::NoInherit, !options.inherit),
         (InheritOption::CountsOfThreads, options.sampling.counts_of_threads),
-        (InheritOption::OfEvent, events.any(|event| event.inherit.is_some())),
+        (InheritOption::OfEvent, events.any(|event| event.inherit.is_some() && !event.is_uprobe())),
     ];
     let needs_inherit = asks.into_iter().find(|(_, asked)| *asked).map(|(option, _)| option);
     let request = FollowRequest { follow: options.follow, needs_inherit, makes_cgroup };

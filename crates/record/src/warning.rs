@@ -17,6 +17,11 @@ pub enum Warning {
         /// The limit, in Hz.
         limit_hz: u64,
     },
+    /// Threads that start during the recording aren't recorded by this event.
+    FirstThreadsOnly {
+        /// The event, a probe of a user-space function.
+        event: String,
+    },
     /// The kernel lacks an optional feature.
     KernelLacks(Feature),
     /// The events of a weak group don't fit together: each is opened on its own.

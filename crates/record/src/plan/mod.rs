@@ -198,6 +198,7 @@ impl RecordPlan {
         events.iter_mut().for_each(|event| planner.set_start(event));
         warnings.extend(planner.rates.warning);
         warnings.extend(settling.warnings);
+        warnings.extend(of_first_threads_only(&options.target, groups));
         Ok(Self { events, off_cpu, calls, warnings })
     }
 }
@@ -217,6 +218,18 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
         inherit: options.inherit && !per_cpu,
         overwrite: options.rings.keep == Keep::WhatFits,
     }
+}
+
+/// Returns a warning for each probe of a user-space function that isn't opened on whole CPUs.
+fn of_first_threads_only<'a>(
+    target: &Target,
+    groups: &'a [EventGroup],
+) -> impl Iterator<Item = Warning> + use<'a> {
+    let has_new_threads = !target.is_per_cpu() && !matches!(target, Target::Threads(..));
+    let events = groups.iter().flat_map(|group| &group.events);
+    events
+        .filter(move |event| has_new_threads && event.is_uprobe())
+        .map(|event| Warning::FirstThreadsOnly { event: event.name.clone() })
 }
 
 /// Returns the events that replace the options' events: the default if there are none, and the

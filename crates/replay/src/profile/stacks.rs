@@ -26,10 +26,14 @@ impl ChainLimit {
         if self.keeps_callers { usize::MAX } else { self.addresses }
     }
 
-    /// Drops the innermost addresses above the limit. As in perf, the addresses next to the root of
-    /// the graph stay.
+    /// Drops the addresses above the limit. As in perf, the addresses next to the root of the graph
+    /// stay. The read chain may have more than its limit, which applies to each of its parts.
     fn shorten(self, chain: &mut Vec<CodeAddress>) {
-        chain.drain(..chain.len().saturating_sub(self.addresses));
+        if self.keeps_callers {
+            chain.drain(..chain.len().saturating_sub(self.addresses));
+        } else {
+            chain.truncate(self.addresses);
+        }
     }
 }
 
@@ -121,7 +125,11 @@ mod tests {
         assert_eq!(limit.to_read(), usize::MAX, "the callers come last");
         limit.shorten(&mut chain);
         assert_eq!(addresses(&chain), [2, 3]);
-        assert_eq!(ChainLimit { keeps_callers: false, ..limit }.to_read(), 2);
+        let limit = ChainLimit { keeps_callers: false, ..limit };
+        assert_eq!(limit.to_read(), 2);
+        let mut parts = vec![at(1), at(2), at(3)];
+        limit.shorten(&mut parts);
+        assert_eq!(addresses(&parts), [1, 2], "the innermost stay");
         ChainLimit::NONE.shorten(&mut chain);
         assert_eq!(addresses(&chain), [2, 3]);
     }

@@ -113,3 +113,21 @@ fn cgroups_each_in_turn_and_by_cpu() {
     let missing = stat(&["-G", "no-such-cgroup", "true"]);
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
 }
+
+/// As in perf, a pattern of `--for-each-cgroup` matches anywhere in a cgroup's path.
+#[test]
+fn a_pattern_stands_for_all_cgroups_that_match() {
+    let Some(first) = is_root().then(|| TestCgroup::new("pattern-a")).flatten() else { return };
+    let Some(second) = TestCgroup::new("pattern-b") else { return };
+    let pattern = format!("^tare-test-{}-pattern-[ab]$", std::process::id());
+    let count = |pattern: &str| {
+        let options = ["-a", "-x,", "-e", "task-clock", "--for-each-cgroup", pattern];
+        stat(&[&options[..], &["--", "true"]].concat())
+    };
+    let rows = stderr(&count(&pattern));
+    let names: Vec<&str> = rows.lines().filter_map(|row| row.split(',').nth(3)).collect();
+    assert_eq!(names, [first.name(), second.name()], "{rows}");
+    let refused = count("^tare-no-such-[xy]");
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("no cgroup's path matches"), "{}", stderr(&refused));
+}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stat, stderr, tare};
+use crate::symbols::compile;
 
 /// A program that calls `tick` a hundred times and `ticks` once; `None` without a C compiler.
 fn program(folder: &Path) -> Option<PathBuf> {
@@ -50,6 +51,41 @@ fn calls_and_returns_are_counted() {
     let counts: Vec<&str> = text.lines().filter_map(|line| line.split(',').next()).collect();
     assert_eq!(counts, ["100", "100", "1", "1"], "{text}");
     assert_eq!(probes(), before);
+}
+
+/// The kernel can't pass a probe on to a new thread. `record` follows by cgroup, which has all calls;
+/// `stat` says what it leaves out.
+#[test]
+fn calls_of_new_threads_are_recorded_or_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <pthread.h>\n\
+                  static volatile int sum;\n\
+                  __attribute__((noinline)) void *tick(void *n) { sum++; return n; }\n\
+                  int main(void) { pthread_t t; tick(0); pthread_create(&t, 0, tick, 0);\
+                  return pthread_join(t, 0); }\n";
+    let Some(path) =
+        can_probe().then(|| compile(folder.path(), source, "threads", &["-pthread"])).flatten()
+    else {
+        return;
+    };
+    let path = path.to_str().unwrap();
+    let event = format!("uprobe:{path}:tick");
+    let counted = stderr(&stat(&["-e", &event, "--", path]));
+    assert!(counted.contains("no calls of threads that start later"), "{counted}");
+    let counted = stderr(&stat(&["-x,", "-e", &event, "--follow=cgroup", "--", path]));
+    if counted.contains("tare:") {
+        return println!("skipped: no cgroup can be created: {counted}");
+    }
+    assert!(counted.starts_with("2,,"), "{counted}");
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-c", "1", "-e", &event, "-o"]).arg(&file).args(["--", path]);
+    let said = stderr(&record.output().unwrap());
+    assert!(said.contains("tare: 2 samples") && !said.contains("start later"), "{said}");
+    let mut record = tare();
+    record.args(["record", "--follow=inherit", "-c", "1", "-e", &event, "-o"]).arg(&file);
+    let said = stderr(&record.args(["--", path]).output().unwrap());
+    assert!(said.contains("no calls of threads that start later"), "{said}");
 }
 
 /// The kernel can't inherit a uprobe event: forks would fail.

@@ -132,7 +132,10 @@ fn b_runs_without_a_shell_and_with_one_where_wanted() {
         lines.sort();
         lines
     };
-    assert_eq!(said(&["--vs", "echo '$HOME' | cat", "--", "echo", "a b"]), ["$HOME | cat", "a b"]);
+    assert_eq!(
+        said(&["--vs", "echo '$HOME' '|' cat", "--", "echo", "a b"]),
+        ["$HOME | cat", "a b"]
+    );
     assert_eq!(said(&["--shell", "--vs", "echo b | tr b c", "--", "echo a | tr a d"]), ["c", "d"]);
 }
 

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use regex_lite::Regex;
 use tare_events::{Event, EventGroup, Sources, needs_cpu_pmu};
 use tare_format::abi::Flags;
+use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
 use tare_measure::count::{Aggregation, Inheritance, Pairing};
@@ -309,11 +311,11 @@ fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     .into_iter()
     .find(|(names, _)| !names.is_empty());
     if let Some((names, pairing)) = named {
-        return Ok(StatTarget::Cgroups {
-            names: names.clone(),
-            pairing,
-            cpus: cpus(&raw.target.running.cpu)?,
-        });
+        let names = match pairing {
+            Pairing::EachWithAll => matching_cgroups(names, host)?,
+            Pairing::InTurn => names.clone(),
+        };
+        return Ok(StatTarget::Cgroups { names, pairing, cpus: cpus(&raw.target.running.cpu)? });
     }
     if raw.target.follow.is_some() && raw.command.is_empty() {
         return Err(Refusal::usage("--follow applies to a command's children: give a command"));
@@ -331,6 +333,27 @@ fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
             "--follow: tare stat supports inherit and cgroup; -a counts the whole machine",
         )),
     }
+}
+
+/// Replaces names that aren't cgroups, but patterns, by the cgroups that match, as perf does.
+fn matching_cgroups(names: &[String], host: &Host) -> Result<Vec<String>, Refusal> {
+    let known = Cgroups::read(host);
+    let mut cgroups = Vec::new();
+    for name in names {
+        let is_pattern = name.contains(['^', '$', '*', '+', '?', '[', '(', '{', '|', '\\']);
+        if !is_pattern || known.find(host, name).is_ok() {
+            cgroups.push(name.clone());
+            continue;
+        }
+        let refuse = |why: String| Refusal::usage(format!("--for-each-cgroup '{name}': {why}"));
+        let pattern = Regex::new(name).map_err(|error| refuse(error.to_string()))?;
+        let found = known.matching(host, |name| pattern.is_match(name));
+        if found.is_empty() {
+            return Err(refuse("no cgroup's path matches".to_owned()));
+        }
+        cgroups.extend(found);
+    }
+    Ok(cgroups)
 }
 
 fn in_cgroup(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {

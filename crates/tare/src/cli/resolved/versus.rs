@@ -105,12 +105,37 @@ fn shell(command: &OsStr) -> Vec<OsString> {
 /// or pipes.
 pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let refuse = |why: &str| Refusal::usage(format!("{option}: {why}"));
+    if let Some(operator) = find_shell_operator(text.as_bytes()) {
+        return Err(refuse(&format!(
+            "'{operator}' is for a shell, and none runs: quote it, or write sh -c '…'{}",
+            if option == "--vs" { " or add --shell" } else { "" }
+        )));
+    }
     let split = shlex::bytes::split(text.as_bytes())
         .ok_or_else(|| refuse("a quote is not closed, or a backslash ends it"))?;
     if split.is_empty() {
         return Err(refuse("there is no command in it"));
     }
     Ok(split.into_iter().map(OsString::from_vec).collect())
+}
+
+/// Returns the first unquoted character to which a shell gives a meaning that splitting doesn't.
+fn find_shell_operator(text: &[u8]) -> Option<char> {
+    let mut quote = None;
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (None | Some(b'"'), b'\\') => _ = bytes.next(),
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (Some(open), _) if open == byte => quote = None,
+            (None | Some(b'"'), b'$' | b'`') => return Some(char::from(byte)),
+            (None, b'|' | b'&' | b';' | b'<' | b'>' | b'(' | b')' | b'*' | b'?') => {
+                return Some(char::from(byte));
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
@@ -150,8 +175,8 @@ mod tests {
 
     #[test]
     fn b_is_split_like_words_of_a_shell() {
-        let versus = resolved(&["--vs", r#"b 'c d' "e $f" g\ h | i"#]).unwrap();
-        assert_eq!(versus.b, ["b", "c d", "e $f", "g h", "|", "i"]);
+        let versus = resolved(&["--vs", r#"b 'c d' "e f" g\ h '|' i"#]).unwrap();
+        assert_eq!(versus.b, ["b", "c d", "e f", "g h", "|", "i"]);
         assert_eq!(versus.a, ["a", "1 2"]);
         assert_eq!(
             message(&["--vs", "b 'c"]),
@@ -167,6 +192,19 @@ mod tests {
             (versus.a, versus.b),
             (shell(OsStr::new("a 1 2")), shell(OsStr::new("b 'c d' | e")))
         );
+    }
+
+    #[test]
+    fn characters_for_a_shell_are_refused_unless_quoted() {
+        for text in
+            ["b && c", "b < c", "b | c", "b > c", "b; c", "b $HOME", "b *.c", "b \"$X\"", "(b)"]
+        {
+            let message = resolved(&["--vs", text]).unwrap_err().message;
+            assert!(message.contains("is for a shell") && message.contains("--shell"), "{message}");
+        }
+        for text in ["b '&& $HOME'", r"b \; \$HOME", "b \"<c> *\"", "b {} a=c"] {
+            assert!(resolved(&["--vs", text]).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -26,6 +26,13 @@ pub(crate) fn following(following: &Following) -> String {
     }
 }
 
+/// Words that a probe sees no new threads, for `record` and `stat`.
+pub(crate) fn first_threads_only(event: &str) -> String {
+    format!(
+        "{event}: no calls of threads that start later, since the kernel can't pass the probe on to them; -a has all calls, and so has --follow=cgroup for a command"
+    )
+}
+
 /// Words a warning, in one line.
 pub(crate) fn warning(warning: &Warning) -> String {
     match warning {
@@ -38,6 +45,7 @@ pub(crate) fn warning(warning: &Warning) -> String {
                 raise(*asked_hz, *limit_hz)
             )
         }
+        Warning::FirstThreadsOnly { event } => first_threads_only(event),
         Warning::KernelLacks(feature) => lacks(*feature).to_owned(),
         Warning::WeakGroupSplit { leader } => format!(
             "the events of the weak group of {leader} don't fit together: each is on its own"

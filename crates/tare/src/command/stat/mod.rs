@@ -25,6 +25,7 @@ use self::session::StatSession;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::stat::{Stat, StatTarget};
+use crate::command::record::wording::first_threads_only;
 use crate::command::supervise::Ending;
 use crate::exit::{Exit, Refusal, say};
 
@@ -46,6 +47,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     let mut writer = StatWriter::open(&stat.output, keys)?;
     let session = StatSession::new(stat, host, &System, &signals, files)?;
     let turns = Turns::plan(stat, &session)?;
+    tell_first_threads_only(stat);
     let mut results = Results::new(describe(stat), turns.len());
     let mut failed = None;
     let mut last = None;
@@ -116,6 +118,16 @@ fn count_one_run(
     tell_missing(stat, &results.take_missing(&ended.run.rows, &ended.run.subjects));
     results.add(ended.run);
     Ok(ended.ending)
+}
+
+/// Names probes that don't count threads that start later, unless data goes to stderr.
+fn tell_first_threads_only(stat: &Stat) {
+    let is_of_tasks = !stat.output.is_without_messages()
+        && matches!(stat.target, StatTarget::Command | StatTarget::Processes(_));
+    let events = stat.events.groups.iter().flat_map(|group| &group.events);
+    for event in events.filter(|event| is_of_tasks && event.is_uprobe()) {
+        say(&first_threads_only(&event.name));
+    }
 }
 
 /// Names the events without a count, and the reason, on stderr. Prints nothing where data goes to
