@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 /// The first bytes of a note with a [`JitNote`].
 const MARK: &[u8] = b"tare jit ";
 
-/// What has changed since the previous note.
+/// A reading of both clocks, and the processes that are new since the previous note.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct JitNote {

@@ -1,5 +1,4 @@
-//! Limits on the work and memory that a recording can cause. Files are untrusted; what exceeds a
-//! limit is left out and accounted for.
+//! Limits on the work and memory that a recording can cause, because files are untrusted.
 
 /// Bytes of a reader's buffer. It holds many records of at most 64 KiB each, and fits in a CPU
 /// cache.

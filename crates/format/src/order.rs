@@ -48,7 +48,8 @@ pub struct Sorter {
     pushed: u64,
 }
 
-/// Times that decide which records are due or late, in nanoseconds of the recording's clock.
+/// Times that decide which records are due or late, in nanoseconds of the recording's clock, and
+/// the number of late ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct SortTimes {
     /// The latest time of all pushed records.

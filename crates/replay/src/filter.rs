@@ -56,7 +56,7 @@ impl SampleFilter {
         Ok(Self { options, times, switch, tracepoints: Tracepoints::default() })
     }
 
-    /// Whether every later sample comes after the last time range.
+    /// Whether a time comes after all time ranges; false without a time.
     #[must_use]
     pub fn is_past(&self, time_ns: Option<u64>) -> bool {
         self.times.is_past(time_ns)

@@ -1,8 +1,8 @@
 //! Tracks just-in-time compiled code, as jitdumps describe it, by process and time.
 //!
 //! A dump has times of `CLOCK_MONOTONIC`, and a recording those of its own clock; [`JitClock`]
-//! converts the recording's. Without a conversion, the last code at an address counts for the whole
-//! recording, as with perf maps.
+//! converts the recording's. Without a conversion, a dump's last code at an address counts from the
+//! mapping of the dump on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -634,9 +634,10 @@ impl Machine {
         });
     }
 
-    /// Drops DSOs that nothing maps and that aren't in `used_elsewhere`, if there are many, if
-    /// their symbols take much memory, or if `is_forced`. Files of just-in-time compilers are read
-    /// again when needed next. Returns the new ids, or `None` if all DSOs keep theirs.
+    /// Drops DSOs that nothing maps and that aren't in `used_elsewhere`, if many DSOs are new or
+    /// any is that of a just-in-time compiler, if the unused symbols take much memory, or if
+    /// `is_forced`. Files of just-in-time compilers are read again when needed next. Returns the
+    /// new ids, or `None` if all DSOs keep theirs.
     pub(crate) fn forget_dsos(
         &mut self,
         used_elsewhere: impl Iterator<Item = DsoId>,

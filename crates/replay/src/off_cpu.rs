@@ -65,9 +65,9 @@ fn is_off_cpu(attr: &Attr) -> bool {
 }
 
 impl OffCpuStacks {
-    /// Stores a sample's user call chain or waker, or completes the sample by those of its keys.
-    /// `is_whole`: the unwound chain reaches the start of its thread. Returns whether the sample is
-    /// to be passed to the sink.
+    /// Stores a sample's user call chain or waker, or gives the machine those that are stored under
+    /// the sample's keys. `is_whole`: the unwound chain reaches the start of its thread. Returns
+    /// whether the sample is to be passed to the sink.
     pub(crate) fn complete_chain(
         &mut self,
         description: &Description,

@@ -6,10 +6,10 @@
 //! `total` is the length of the note, `offset` that of its earlier parts. Zeros fill the record up
 //! to a multiple of 8 bytes.
 //!
-//! Readers of `perf.data` know that record as a mark without a body, and skip a body: perf 6.1 does
-//! (`report`, `script` and `inject`, in files, pipes and compressed data), and so does the crate
-//! `linux-perf-data`. A FINISHED_ROUND wouldn't do, because that crate takes its body for the next
-//! record. A note of more than 60,000 bytes is divided among consecutive records.
+//! Readers of `perf.data` know FINISHED_INIT as a mark without a body, and skip a body: perf 6.1
+//! does (`report`, `script` and `inject`, in files, pipes and compressed data), and so does the
+//! crate `linux-perf-data`. A FINISHED_ROUND wouldn't do, because that crate takes its body for the
+//! next record. A note of more than 60,000 bytes is divided among consecutive records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

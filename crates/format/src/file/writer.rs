@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! while recording: | header | ids | attributes | sections | features | table | records | table |
-//!                                                         |<------------ data ------->|
+//!                                                         |<------------ data -------->|
 //! at the end:      | header | (unused) ............................. | records, tables | (end) |
-//!                                                                    |<---- data ---->|
+//!                                                                    |<----- data ---->|
 //! (end):           | table | sections | ids | attributes |
 //! ```
 //! A reader looks for the table of feature sections directly after the data, wherever the header
@@ -169,8 +169,9 @@ impl Description {
     /// The beginning ends at a multiple of `align` bytes, a power of two, for writers of whole
     /// blocks.
     ///
-    /// # Errors Never fails so far: only records of a stream limit the number of ids and the length
-    /// of names.
+    /// # Errors
+    /// Never fails so far: only records of a stream limit the number of ids and the length of
+    /// names.
     pub fn beginning(
         &self,
         room: impl Fn(usize) -> usize,
