@@ -53,8 +53,8 @@ fn calls_and_returns_are_counted() {
     assert_eq!(probes(), before);
 }
 
-/// The kernel can't pass a probe on to a new thread. `record` follows by cgroup, which has all calls;
-/// `stat` says what it leaves out.
+/// The kernel can't pass a probe on to a new thread. `record` follows by cgroup, which has all
+/// calls; `stat` says what it leaves out.
 #[test]
 fn calls_of_new_threads_are_recorded_or_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
