@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use serde::Serialize;
+use tare_format::file::ClockData;
 use tare_format::ledger::Ledger;
 use tare_profile::{EventId, FrameId, Profile, ProfileFrame, Row, Space, Weight};
 
@@ -68,6 +69,9 @@ pub struct RecordingOrigin {
     pub cpu: Option<String>,
     /// The unit of each event, in the recording's order.
     pub units: Vec<Unit>,
+    /// The recording's clock and the time of day at one moment.
+    #[serde(skip)]
+    pub clock: Option<ClockData>,
 }
 
 impl RecordingOrigin {

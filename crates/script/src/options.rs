@@ -47,6 +47,8 @@ pub struct ScriptOptions {
     pub nanoseconds: bool,
     /// The zero of printed times.
     pub time_base: TimeBase,
+    /// Formats seconds since 1970 (UTC) as a local date and time, for the field `tod`.
+    pub local_time: Option<fn(i64) -> String>,
     /// Print call chains.
     pub callchains: bool,
     /// Print inlined functions; in JSON, source lines too.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tare_format::abi::{Attr, Sampling};
-use tare_format::file::{Description, RecordedEvent};
+use tare_format::file::{ClockData, Description, RecordedEvent};
 use tare_format::record::{Record, Sample, kind};
 use tare_render::script::{Fields, Selection, decimal, name, padded_name, signed};
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
@@ -27,6 +27,8 @@ pub(crate) struct LinePrinter<'a> {
     tracepoints: Tracepoints,
     /// The time from which relative times count; shared by all outputs.
     since_ns: Rc<Cell<Option<u64>>>,
+    /// The recording's clock and the time of day at one moment.
+    clock: Option<ClockData>,
 }
 
 /// How samples of an event are printed.
@@ -64,6 +66,7 @@ impl<'a> LinePrinter<'a> {
             branches: BranchPrinter::new(arch, options.max_blocks),
             tracepoints: Tracepoints::default(),
             since_ns: Rc::default(),
+            clock: None,
         }
     }
 
@@ -88,6 +91,7 @@ impl<'a> LinePrinter<'a> {
             return Ok(());
         }
         self.tracepoints.learn(description);
+        self.clock = description.features().clock_data().ok();
         let names: Vec<_> =
             description.events().iter().map(|event| self.tracepoints.event_name(event)).collect();
         let mut selection: Selection = self.options.selection.clone();
@@ -299,9 +303,31 @@ impl<'a> LinePrinter<'a> {
         if fields.contains(Fields::MISC) {
             add_misc(text, head.misc, head.kind);
         }
+        if fields.contains(Fields::TOD) {
+            self.add_time_of_day(text, head.time_ns.unwrap_or(0));
+        }
         if fields.contains(Fields::TIME) {
             self.add_time(text, head.time_ns.unwrap_or(0));
         }
+    }
+
+    /// Adds the local date and time, as perf does: `N/A` if the recording has no reading of its clock
+    /// beside the time of day.
+    fn add_time_of_day(&self, text: &mut Vec<u8>, time_ns: u64) {
+        let Some((clock, local_time)) = self.clock.zip(self.options.local_time) else {
+            text.extend_from_slice(b"N/A ");
+            return;
+        };
+        let wall_ns = clock.to_wall_ns(time_ns);
+        let seconds = i64::try_from(wall_ns / 1_000_000_000).unwrap_or(i64::MAX);
+        text.extend_from_slice(local_time(seconds).as_bytes());
+        let below_ns = wall_ns % 1_000_000_000;
+        let fraction = if self.options.nanoseconds {
+            format!(".{below_ns:09} ")
+        } else {
+            format!(".{:06} ", below_ns / 1000)
+        };
+        text.extend_from_slice(fraction.as_bytes());
     }
 
     fn add_time(&mut self, text: &mut Vec<u8>, now_ns: u64) {

@@ -18,7 +18,7 @@ mod window;
 pub mod writer;
 
 pub use description::{Description, RecordedEvent};
-pub use features::{FeatureError, Features};
+pub use features::{ClockData, FeatureError, Features};
 pub use header::{FileHeader, Header, Section};
 pub use loss::{Gap, LossReason, Losses};
 pub use reader::{Entry, OpenError, Payload, Reader};

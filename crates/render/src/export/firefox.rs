@@ -86,7 +86,9 @@ impl Exporter for Firefox {
             .tracks
             .keys()
             .any(|track| Some(track.event) != self.tracks.keys().next().map(|first| first.event));
-        let meta = meta(whole, milliseconds(self.last_ns.saturating_sub(first_ns)), &self.tracks);
+        let start_ns = whole.session.clock.map_or(0, |clock| clock.to_wall_ns(first_ns));
+        let length_ms = milliseconds(self.last_ns.saturating_sub(first_ns));
+        let meta = meta(whole, length_ms, start_ns, &self.tracks);
         write!(
             self.out,
             "{{\"meta\":{meta},\"libs\":[],\"pages\":[],\"counters\":[],\"threads\":["
@@ -120,6 +122,7 @@ fn colour(kind: FrameKind) -> &'static str {
 fn meta(
     whole: &RecordingSummary<'_>,
     length_ms: f64,
+    start_ns: u64,
     tracks: &IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,
 ) -> Value {
     let session = whole.session;
@@ -138,7 +141,7 @@ fn meta(
     let interval = (length_ms / samples.max(1) as f64).clamp(0.001, 1000.0);
     json!({
         "interval": interval,
-        "startTime": 0,
+        "startTime": milliseconds(start_ns),
         "processType": 0,
         "product": session.command(),
         "stackwalk": 1,

@@ -37,7 +37,7 @@ impl ExportFormat for Pprof {
 impl SampleSink for Pprof {
     fn sample(&mut self, _profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         if let Some(time_ns) = sample.time_ns {
-            self.first_ns.get_or_insert(time_ns);
+            self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
             self.last_ns = self.last_ns.max(time_ns);
         }
         self.sums.add(sample, true);
@@ -54,11 +54,24 @@ impl Exporter for Pprof {
             message.add_sample(key, [weight.samples, weight.period], &frames);
         }
         let duration_ns = self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns));
+        let clock = self.first_ns.zip(whole.session.clock);
+        if let Some((first_ns, clock)) = clock {
+            message.message.number(9, clock.to_wall_ns(first_ns));
+        }
+        message.add_period(&self.sums);
         let bytes = message.finish(duration_ns);
         let mut gzip = GzEncoder::new(&mut self.out, Compression::default());
         gzip.write_all(&bytes)?;
         gzip.finish()?;
         self.out.flush()
+    }
+}
+
+/// Returns pprof's name of a unit.
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Count => "count",
     }
 }
 
@@ -150,10 +163,7 @@ impl<'a> ProfileBuilder<'a> {
             } else {
                 format!("{name}/samples")
             };
-            let unit = match self.whole.session.unit(profile, event) {
-                Unit::Nanoseconds => "nanoseconds",
-                Unit::Count => "count",
-            };
+            let unit = unit_name(self.whole.session.unit(profile, event));
             for (name, unit) in [(samples, "count"), (name, unit)] {
                 let value_type = self.value_type(&name, unit);
                 self.message.bytes(1, &value_type);
@@ -163,6 +173,21 @@ impl<'a> ProfileBuilder<'a> {
             let name = self.string(event_name(profile, event).as_bytes());
             self.message.number(14, name);
         }
+    }
+
+    /// Adds the average weight of a sample of the first event as the sampling period.
+    fn add_period(&mut self, sums: &Sums) {
+        let Some(event) = self.events.first().copied() else { return };
+        let rows = sums.rows.iter().filter(|(key, _)| key.event == event);
+        let all = rows.fold([0_u64; 2], |[samples, period], (_, weight)| {
+            [samples + weight.samples, period.saturating_add(weight.period)]
+        });
+        let [samples, period] = all;
+        let profile = self.whole.profile;
+        let unit = unit_name(self.whole.session.unit(profile, event));
+        let period_type = self.value_type(&event_name(profile, event), unit);
+        self.message.bytes(11, &period_type);
+        self.message.number(12, period.checked_div(samples).unwrap_or(0));
     }
 
     fn value_type(&mut self, name: &str, unit: &str) -> Vec<u8> {

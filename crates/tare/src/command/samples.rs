@@ -254,5 +254,6 @@ fn session(description: &Description) -> RecordingOrigin {
         arch: text(ARCH),
         cpu: text(CPUDESC),
         units: description.events().iter().map(unit).collect(),
+        clock: features.clock_data().ok(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -114,4 +115,57 @@ fn filters_leave_out_samples_and_formats_say_what_they_lack() {
     let folded = tare().args(["export", "--format", "folded"]).arg(&file).output().unwrap();
     assert_eq!(status(&folded), 1);
     assert!(stderr(&folded).contains("with -e"), "{}", stderr(&folded));
+}
+
+/// Returns the numbers of a protobuf message by field; of repeated ones the last.
+fn protobuf_numbers(mut message: &[u8]) -> BTreeMap<u64, u64> {
+    fn varint(message: &mut &[u8]) -> u64 {
+        let mut number = 0;
+        for shift in (0..).step_by(7) {
+            let [byte, rest @ ..] = *message else { panic!("the message is cut") };
+            *message = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        number
+    }
+    let mut numbers = BTreeMap::new();
+    while !message.is_empty() {
+        let tag = varint(&mut message);
+        let number = varint(&mut message);
+        match tag & 7 {
+            0 => _ = numbers.insert(tag >> 3, number),
+            2 => message = &message[usize::try_from(number).unwrap()..],
+            kind => panic!("wire type {kind}"),
+        }
+    }
+    numbers
+}
+
+/// Parca refuses a pprof profile without a date or a period.
+#[test]
+fn exports_have_the_date_of_the_recording() {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let now_ns = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let before_ns = now_ns();
+    let recording = RecordingFolder::new();
+    let mix = workload("mix");
+    let recorded = recording.run(&["-F", "1000", "--", mix.to_str().unwrap(), "0.1", "5", "1"]);
+    assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
+    let during = before_ns..now_ns();
+    let during_ms = before_ns as f64 / 1e6..now_ns() as f64 / 1e6;
+    let firefox: Value =
+        serde_json::from_slice(&export("firefox", &recording.file(), &[])).unwrap();
+    let start_ms = firefox["meta"]["startTime"].as_f64().unwrap();
+    assert!(during_ms.contains(&start_ms), "{start_ms} {during_ms:?}");
+    let file = recording.folder.path().join("profile.pb.gz");
+    export("pprof", &recording.file(), &["-o", file.to_str().unwrap()]);
+    let unpacked = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
+    let numbers = protobuf_numbers(&unpacked.stdout);
+    // Fields of `Profile`: time_nanos is 9, duration_nanos 10, period 12.
+    assert!(during.contains(&numbers[&9].into()), "{numbers:?} {during:?}");
+    assert!(numbers[&10] > 0 && numbers[&10] < 10_000_000_000, "{numbers:?}");
+    assert_eq!(numbers[&12], 1_000_000, "{numbers:?}");
 }

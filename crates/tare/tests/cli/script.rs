@@ -157,6 +157,8 @@ fn samples_are_printed_as_by_perf() {
         &["-F", "comm,tid,pid,time,event,addr,ip,sym,dso", "--ns"],
     );
     same(&["-e", "{cpu-clock,page-faults}:S"], &[]);
+    same(&["-k", "mono", "-e", "cpu-clock"], &["-F", "comm,tod,time,ip"]);
+    same(&["-k", "mono", "-e", "cpu-clock"], &["-F", "comm,tod,ip", "--ns"]);
     same(
         &["-e", "cpu-clock", "--user-regs=ip,sp", "--intr-regs=ip,sp"],
         &["-F", "+iregs,+uregs,+misc,-cpu"],

@@ -53,6 +53,18 @@ pub struct ClockData {
     pub clock_ns: u64,
 }
 
+impl ClockData {
+    /// Converts a time of the recording's clock to ns since 1970. Times before 1970 become 0.
+    #[must_use]
+    pub fn to_wall_ns(&self, recorded_ns: u64) -> u64 {
+        if recorded_ns >= self.clock_ns {
+            self.wall_clock_ns.saturating_add(recorded_ns - self.clock_ns)
+        } else {
+            self.wall_clock_ns.saturating_sub(self.clock_ns - recorded_ns)
+        }
+    }
+}
+
 /// Compression of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use tare_annotate::SourceRoot;
+use tare_kernel::calendar_time::CalendarTime;
 use tare_render::script::Selection;
 use tare_replay::{SampleFilterOptions, TimeRanges};
 use tare_script::{PrintedRecords, ScriptOptions, TimeBase};
@@ -79,6 +80,7 @@ impl Script {
                 (_, true) => TimeBase::PreviousSample,
                 _ => TimeBase::Recorded,
             },
+            local_time: Some(local_time),
             callchains: !raw.hide_call_graph,
             inline: raw.inline.inline,
             full_source_paths: raw.precision.full_source_path,
@@ -97,6 +99,16 @@ impl Script {
             symbols: symbols::resolve(raw.symbol_search.clone()),
             output: output(raw),
         })
+    }
+}
+
+/// Formats a time in seconds since 1970 as `2026-01-31 23:59:59`, in local time.
+fn local_time(seconds: i64) -> String {
+    match CalendarTime::local(seconds) {
+        Some(CalendarTime { year, month, day, hour, minute, second }) => {
+            format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+        }
+        None => "<failed>".to_owned(),
     }
 }
 
