@@ -10,13 +10,16 @@ use tare_format::tracepoint::{Format, TracingData};
 pub(crate) struct FieldBytes {
     offset: usize,
     size: usize,
+    /// See [`tare_format::tracepoint::Field::dynamic_base`].
+    dynamic_base: Option<usize>,
 }
 
 impl FieldBytes {
     /// Finds a field by name.
     pub(crate) fn find(name: &str, format: &Format) -> Option<Self> {
         let field = format.fields.iter().find(|field| field.name == name)?;
-        Some(Self { offset: field.offset, size: field.size })
+        let dynamic_base = field.dynamic_base();
+        Some(Self { offset: field.offset, size: field.size, dynamic_base })
     }
 
     fn bytes<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
@@ -24,9 +27,15 @@ impl FieldBytes {
         &rest[..self.size.min(rest.len())]
     }
 
-    /// Returns the field up to its NUL byte.
-    pub(crate) fn text<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
-        let bytes = self.bytes(raw);
+    /// Returns the field up to its NUL byte; of a dynamic one (`__data_loc`), the text that it refers
+    /// to.
+    pub(crate) fn text<'a>(&self, raw: &'a [u8], endian: Endian) -> &'a [u8] {
+        let mut bytes = self.bytes(raw);
+        if let Some(base) = self.dynamic_base {
+            let word = self.number(raw, endian).cast_unsigned();
+            let rest = raw.get(base.saturating_add((word & 0xffff) as usize)..).unwrap_or_default();
+            bytes = &rest[..rest.len().min((word >> 16) as usize)];
+        }
         &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
     }
 
@@ -56,8 +65,7 @@ impl FieldBytes {
 pub(crate) struct EventFields<F> {
     fields: Vec<Option<F>>,
     endian: Option<Endian>,
-    /// `config` of the events so far, for tracepoints their ids: of two with one id, the first
-    /// counts.
+    /// Ids of the tracepoints so far: of two events with one id, the first counts.
     seen: Vec<u64>,
 }
 
@@ -85,10 +93,11 @@ impl<F> EventFields<F> {
         self.endian = Some(data.endian);
         for event in description.events().iter().skip(self.fields.len()) {
             let id = event.attr.config;
-            let is_new = event.attr.kind == PERF_TYPE_TRACEPOINT && !self.seen.contains(&id);
+            let is_tracepoint = event.attr.kind == PERF_TYPE_TRACEPOINT;
+            let is_new = is_tracepoint && !self.seen.contains(&id);
             let fields = || select(&data.name(id)?, data.format(id)?);
             let fields = is_new.then(fields).flatten();
-            self.seen.push(id);
+            self.seen.extend(Some(id).filter(|_| is_tracepoint));
             self.fields.push(fields);
         }
     }
@@ -107,5 +116,23 @@ impl<F> EventFields<F> {
     /// Returns the fields of an event, and the byte order.
     pub(crate) fn get(&self, event: usize) -> Option<(&F, Endian)> {
         self.fields.get(event)?.as_ref().zip(self.endian)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_text_is_where_its_field_refers_to() {
+        let text = FieldBytes { offset: 8, size: 4, dynamic_base: Some(0) };
+        let mut raw = vec![0; 12];
+        raw[8..].copy_from_slice(&(16_u32 | 5 << 16).to_le_bytes());
+        raw.extend_from_slice(b"....comm\0.");
+        assert_eq!(text.text(&raw, Endian::Little), b"comm");
+        let relative = FieldBytes { dynamic_base: Some(12), ..text };
+        assert_eq!(relative.text(&raw, Endian::Little), b"", "beyond the record");
+        let inline = FieldBytes { offset: 16, size: 4, dynamic_base: None };
+        assert_eq!(inline.text(&raw, Endian::Little), b"comm");
     }
 }

@@ -37,6 +37,17 @@ pub struct Field {
 }
 
 impl Field {
+    /// Returns the offset in the record from which a dynamic field's own offset counts; `None` for a
+    /// field whose bytes are in itself.
+    #[must_use]
+    pub fn dynamic_base(&self) -> Option<usize> {
+        match self.location {
+            Location::Inline => None,
+            Location::Data => Some(0),
+            Location::Relative => Some(self.offset.saturating_add(self.size)),
+        }
+    }
+
     /// Parses `field:char comm[16]; offset:8; size:16; signed:0;`.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim_start().strip_prefix("field:")?.split(';');
@@ -98,18 +109,11 @@ impl Field {
 
     /// Returns offset and length of the field's bytes, including those stored elsewhere.
     pub(super) fn range(&self, raw: &[u8], endian: Endian) -> (usize, usize) {
-        if self.location == Location::Inline {
-            return (self.offset, self.size);
-        }
+        let Some(base) = self.dynamic_base() else { return (self.offset, self.size) };
         let word = self.number(raw, endian);
         let offset = (word & 0xffff) as usize;
         let len = (word >> 16 & 0xffff) as usize;
-        let before = if self.location == Location::Relative {
-            self.offset.saturating_add(self.size)
-        } else {
-            0
-        };
-        (before.saturating_add(offset), len)
+        (base.saturating_add(offset), len)
     }
 
     /// Returns the field's bytes, as far as the record has them.

@@ -84,7 +84,7 @@ impl Tracepoints {
         let (fields, endian) = self.0.get(event)?;
         let task = |(tid, comm): (FieldBytes, FieldBytes)| {
             let tid = tid.number(raw, endian);
-            Task { tid, pid: None, comm: comm.text(raw), is_selected: true }
+            Task { tid, pid: None, comm: comm.text(raw, endian), is_selected: true }
         };
         Some(match *fields {
             SchedFields::Switch { prev, state, next } => {
