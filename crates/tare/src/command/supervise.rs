@@ -82,7 +82,7 @@ pub(crate) enum EndCause {
     Signal(i32),
     /// A second signal arrived while the command still runs.
     SecondSignal,
-    /// A signal arrived that the command ignores, as tare was started.
+    /// A signal arrived that was ignored when tare started, so that the command ignores it too.
     IgnoredSignal,
     /// `stop` arrived over `--control`.
     StopOrder,
@@ -101,7 +101,7 @@ pub(crate) struct Wake {
     pub(crate) orders: Vec<Order>,
     /// Whether SIGUSR2 arrived, which asks for a snapshot.
     pub(crate) is_snapshot_requested: bool,
-    /// System calls made since the last wake.
+    /// System calls of this wait, except those that read orders.
     pub(crate) system_calls: u64,
     /// A bit for each of the caller's descriptors.
     ready: u64,
@@ -180,7 +180,7 @@ impl<'a> Supervisor<'a> {
     /// [`Wake`] reports.
     ///
     /// # Errors
-    /// Fails if polling fails, or if the command's program could not be executed.
+    /// Fails if polling or reading signals fails, or if the command's program could not be executed.
     pub(crate) fn wait(
         &mut self,
         files: &[BorrowedFd<'_>],
@@ -251,9 +251,9 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Reads the signals that arrived, and passes the first one on to the command unless the
-    /// terminal sent it: a terminal signals the whole foreground process group. Returns whether a
-    /// second signal asks tare to end.
+    /// Reads the signals that arrived, and passes the first one that asks tare to end on to the
+    /// command, except a terminal's SIGINT: a terminal signals the whole foreground process group.
+    /// Returns whether a second signal asks tare to end.
     fn read_signals(&mut self, wake: &mut Wake) -> anyhow::Result<bool> {
         let Some(signals) = self.signals else { return Ok(false) };
         let mut is_second = false;
@@ -329,8 +329,8 @@ impl WatchedTargets<'_> {
 }
 
 impl Ending {
-    /// The status to exit with: the command's own, 0 where it died of the SIGTERM that tare sent
-    /// by itself or still runs. Without a command, 128 + signal, or 0.
+    /// The status to exit with: the command's own, or 0 if it still runs, or died of the SIGTERM that
+    /// tare sent though no signal had asked tare to end. Without a command, 128 + signal, or 0.
     pub(crate) fn exit(&self) -> Exit {
         match (self.exited, self.signal) {
             (Some(ended), None)
@@ -346,7 +346,8 @@ impl Ending {
     }
 }
 
-/// Lets a command go and waits until it exits; a second signal kills it.
+/// Lets a command go and waits until it exits. A second signal kills it; a signal that it ignores
+/// is followed by SIGTERM. Returns how it exited, and the last signal that asked tare to end.
 ///
 /// # Errors
 /// Fails if the command can't be started, executed or waited for.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tare_measure::overhead::kept::{FOLDER, StateFolder};
 
-/// The user's state directory. `None` if neither variable is set.
+/// The user's state directory. `None` if neither variable is set to an absolute path.
 fn base() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

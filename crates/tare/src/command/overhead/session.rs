@@ -123,7 +123,8 @@ impl<'a> StudySession<'a> {
         Sampler::open(&System, event, CallGraph::None, 1, self.pinned.cpu())
     }
 
-    /// Limits the event to user mode if this user may not sample the kernel.
+    /// Adapts the event, with a note for each change: lowers the precision of `:P`, and limits the
+    /// event to user mode if this user may not sample the kernel.
     fn permitted(&self, event: &mut Event, notes: &mut Vec<String>) -> anyhow::Result<()> {
         if event.precise_max {
             event.attr.precise_ip = 0;

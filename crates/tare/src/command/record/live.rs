@@ -115,7 +115,7 @@ impl<'a> LiveRecording<'a> {
         Ok(())
     }
 
-    /// Prints the recorder's notices.
+    /// Prints the recorder's notices, unless with `-q`.
     fn say_notices(&mut self) {
         for notice in self.recording.take_notices() {
             match notice {

@@ -208,7 +208,8 @@ fn open(record: &RecordOptions, signals: &Signals) -> anyhow::Result<Output> {
     }
 }
 
-/// Prints the ledger as the last lines on stderr. An early end is reported even with `-q`.
+/// Prints the ledger as the last lines on stderr. An early end is reported even with `-q`, unless
+/// the reader closed the pipe.
 fn show(record: &RecordOptions, finished: &RecordingResult) {
     // The reader closed the pipe on purpose.
     if finished.output.stopped == Some(OutputError::Closed) {

@@ -8,7 +8,7 @@ use anyhow::Context;
 use crate::Outcome;
 use crate::exit::Exit;
 
-/// The pager if `PAGER` is not set.
+/// The pager if `PAGER` is not set, or blank.
 const DEFAULT_PAGER: &str = "less";
 
 /// Pipes the output of `write` into `$PAGER`, and waits until the pager exits.
@@ -18,7 +18,7 @@ pub(super) fn through(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) 
     let mut pager = Command::new("sh")
         .args(["-c", &words])
         .stdin(Stdio::piped())
-        // git's defaults: exit if the text fits on one screen, leave it there, don't wrap lines.
+        // Exit if the text fits on one screen, leave it there, pass colours, don't wrap lines.
         .env("LESS", std::env::var("LESS").unwrap_or_else(|_| "FRSX".to_owned()))
         .spawn()
         .with_context(|| {

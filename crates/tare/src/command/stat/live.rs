@@ -13,7 +13,7 @@ use tare_measure::stat::{CountedRun, ThreadNames};
 use super::exact::{TURN, Turns};
 use super::session::StatSession;
 use crate::cli::resolved::schedule::Begin;
-use crate::cli::resolved::stat::StatTarget;
+use crate::cli::resolved::stat::{StatForm, StatTarget};
 use crate::command::control::{Control, Order};
 use crate::command::supervise::{EndCause, Ending, Supervisor, Wake};
 
@@ -46,10 +46,12 @@ pub(super) fn run(
     let folder = cgroup.as_ref().map(AsFd::as_fd);
     let signals = session.signals;
     let files = &session.files;
-    // A child that shares tare's memory starts faster; its peak memory, which is then wrong, isn't
-    // shown.
+    // A child that shares tare's memory starts faster, but its peak memory includes tare's, which
+    // only the document shows.
+    let shows_memory = session.stat.output.form == StatForm::Document;
     let fork = |command| match folder {
         Some(_) => WaitingChild::fork_into(command, signals, files, folder),
+        None if shows_memory => WaitingChild::fork(command, signals, files),
         None => WaitingChild::fork_sharing(command, signals, files),
     };
     let child = session.command.as_ref().map(fork).transpose()?;
@@ -175,7 +177,7 @@ impl Deadlines {
     }
 }
 
-/// Returns whether the deadline has passed, and moves it on by `period`, or removes it.
+/// Returns whether the deadline has passed; if so, moves it on by `period`, or removes it.
 fn is_due(deadline: &mut Option<Instant>, now: Instant, period: Option<Duration>) -> bool {
     let Some(at) = deadline.filter(|&at| at <= now) else { return false };
     // A deadline that was missed by more than a period isn't made up for.
@@ -222,7 +224,7 @@ impl LiveRun<'_> {
         }
     }
 
-    /// Enables events that don't start by themselves, and lets the command go.
+    /// Enables events that start at once but not by themselves, and lets the command go.
     fn start(&mut self) -> anyhow::Result<()> {
         let starts_on_exec = self.session.starts_on_exec();
         if self.session.stat.schedule.begin == Begin::AtOnce && !starts_on_exec {

@@ -116,7 +116,7 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
     Ok(planned.map_err(refused)?)
 }
 
-/// What is shown of samples, of rows those that `fit`.
+/// Returns how the profile is shown. `rows`: the number of rows that fit; `None` for all.
 fn view(top: &Top, recording: &Recording, rows: Option<usize>) -> TableView {
     let has_callchains = recording.has_callchains();
     top.view(RecordingTraits { has_callchains, only_tracepoints: false }, rows)

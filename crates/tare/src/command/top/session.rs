@@ -151,7 +151,8 @@ impl<'a> TopSession<'a> {
         })
     }
 
-    /// Records and refreshes the display until the user, a signal, the timeout or an error ends it.
+    /// Records and refreshes the display until the user, a signal, the timeout, the exit of all
+    /// targets or an error ends it.
     pub(super) fn run(
         &mut self,
         display: &mut TopDisplay<'_>,

@@ -27,7 +27,7 @@ pub(super) struct LivePrinter {
 }
 
 impl LivePrinter {
-    /// `view`: what is shown, of rows those that fit.
+    /// `view` returns how the profile is shown, for the number of rows that fit; `None` for all.
     pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> TableView) -> Self {
         let is_json = top.form == TopForm::Json;
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
@@ -82,7 +82,7 @@ impl LivePrinter {
         stdout.flush()
     }
 
-    /// The first error of writing.
+    /// Returns the error of the last print, if it failed.
     pub(super) fn result(self) -> io::Result<()> {
         self.result
     }

@@ -62,7 +62,7 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
     }
 }
 
-/// A stop that can be shown, and the failure that it may be.
+/// Returns the stop in a form that can be shown, and its failure if it is one.
 fn split(stop: Stop<RunFailure>) -> (Stop<String>, Option<RunFailure>) {
     match stop {
         Stop::Precise => (Stop::Precise, None),

@@ -106,7 +106,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Removes the progress bar; returns the time that all runs took, and the notes on the events.
+    /// Removes the progress bar; returns the time since the start, and the notes on the events.
     pub(super) fn finish(self) -> (Duration, EventNotes) {
         (self.began.elapsed(), self.notes.unwrap_or_default())
     }
