@@ -78,7 +78,8 @@ fn is_subcommand(name: &str) -> bool {
 }
 
 /// Returns the nearest of clap's suggestions as part of a sentence: at most two letters differ, and
-/// at most a third of them. clap's own measure also suggests words with the same beginning only.
+/// at most a third of them. clap's own measure also suggests words of which only the beginning is
+/// the same.
 fn near(typed: &str, error: &clap::Error, kind: ContextKind) -> String {
     let suggested = match error.get(kind) {
         Some(ContextValue::String(word)) => vec![word.as_str()],

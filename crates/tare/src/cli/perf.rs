@@ -1,5 +1,6 @@
 //! perf's options and commands that tare lacks, and tare's replacements. The table is
-//! docs/perf-options.md, embedded here; it is read only after an unknown option or command.
+//! docs/perf-options.md, embedded here. It is read after an unknown option or command, and before
+//! `sched` and `lock` trace.
 
 use std::ffi::{OsStr, OsString};
 
@@ -29,7 +30,7 @@ const WITH_A_MESSAGE: &str = "accepted with a message: ";
 /// How tare supports an option of perf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// With perf's meaning.
+    /// With perf's meaning, or accepted without effect and without a message.
     Same,
     /// Under another name.
     OtherName,
@@ -116,7 +117,7 @@ impl PerfOption {
         self.text.strip_prefix(WITH_A_MESSAGE)
     }
 
-    /// Describes the option to clap, hidden from help. Its id is its name.
+    /// Describes the option to clap, hidden from help. Its id is its long name.
     fn as_arg(self) -> Arg {
         let action = match self.value {
             ValueKind::None => ArgAction::Count,
@@ -160,7 +161,8 @@ pub(super) fn refuse_subcommand(
     Err(Refusal::usage(format!("{says} (a program of that name: tare {family} -- {typed})")))
 }
 
-/// Takes perf's options before the command: they have no effect here, or move behind it.
+/// Takes perf's options before the command. `-v` becomes `--version`; `--buildid-dir` and `-p` (as
+/// `--pager`) move behind a command that has them; the others have no effect here.
 pub(super) fn take_global_options(args: &mut Vec<OsString>) {
     let mut moved: Vec<(OsString, &[&str])> = Vec::new();
     while let Some(option) = args.get(1).and_then(|word| word.to_str()).map(str::to_owned) {
@@ -201,7 +203,7 @@ fn section(title: &str) -> impl Iterator<Item = PerfOption> + use<> {
     lines.filter_map(PerfOption::parse)
 }
 
-/// Returns perf's option typed as `--name`, `--no-name`, a prefix of these, or `-x`.
+/// Returns perf's option typed as `--name`, `--no-name`, an unambiguous prefix of these, or `-x`.
 fn find(command: &str, typed: &str) -> Option<PerfOption> {
     let Some(long) = typed.strip_prefix("--") else {
         let letter = typed.chars().nth(1);
@@ -218,7 +220,8 @@ fn find(command: &str, typed: &str) -> Option<PerfOption> {
     names().find_map(exact).or_else(|| names().find_map(begins))
 }
 
-/// Returns the answer to an unknown option, if perf has it.
+/// Returns the answer to an option that tare lacks. `None` if perf lacks it too, or if the table
+/// calls it the same or accepted.
 pub(super) fn answer_option(command: &str, typed: &str) -> Option<String> {
     let option = find(command, typed)?;
     answer(&format!("{command} {typed}"), &option)

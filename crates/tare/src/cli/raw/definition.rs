@@ -66,7 +66,7 @@ macro_rules! default_value {
 }
 
 /// Reads a field's option if it was typed and is plain: a flag or one value, with no setting but
-/// names, help, conflicts and a default. Other options are left to clap.
+/// names, help, conflicts and `default_value`. Other options are left to clap.
 macro_rules! plain_option {
     (@read $options:ident $reader:ident $field:ident $short:tt $long:tt $conflicts:tt;) => {
         if $reader.is_named($short, $long) {
@@ -222,7 +222,7 @@ impl<'a> PlainReader<'a> {
     }
 
     /// Reads all options, and returns the command behind them. `None` if clap must read the command
-    /// line: an option isn't plain, two conflict, or there is no command.
+    /// line: an option or its value isn't plain, two conflict, or there is no command.
     pub(super) fn read(&mut self, options: &mut impl PlainOptions) -> Option<Vec<OsString>> {
         while let Some((word, rest)) = self.words.split_first() {
             if !word.as_encoded_bytes().starts_with(b"-") {
@@ -265,7 +265,7 @@ impl<'a> PlainReader<'a> {
         self.typed.push(TypedOption { id, conflicts });
     }
 
-    /// The next word as a value: neither empty nor what could be an option.
+    /// Takes the next word as a value; `None` if it is empty, begins with `-` or isn't UTF-8.
     fn value(&mut self) -> Option<&'a str> {
         let (word, rest) = self.words.split_first()?;
         self.words = rest;

@@ -1,5 +1,5 @@
 //! Arguments as typed: the definition of every option, with its names, value, help, conflicts and
-//! default. Only `cli::resolved` reads them.
+//! default. `cli::resolved` reads them, and for commands with few options the command itself.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -273,8 +273,8 @@ mod tests {
 
     use super::*;
 
-    /// Options that perf adds up (and `--debug-dir`, which it lacks); of all others it takes the
-    /// last.
+    /// Options whose repeated values add up: those of perf, and `--fail-if` and `--debug-dir`,
+    /// which perf lacks. Of all others the last value counts.
     const ACCUMULATE: [&str; 7] =
         ["events", "filters", "cgroup", "branch_filter", "fail_if", "verbose", "debug_dir"];
 
@@ -295,7 +295,7 @@ mod tests {
         ["tare", command, &word].map(OsString::from).to_vec()
     }
 
-    /// The Rust files of this folder, without their tests.
+    /// Returns the text of each Rust file below a folder, up to its tests.
     fn sources(folder: &Path) -> Vec<String> {
         let mut sources = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -335,8 +335,8 @@ mod tests {
         assert!(definitions.len() > 250, "{}", definitions.len());
     }
 
-    /// perf's parse-options keeps the last value of a repeated option, and so does every option of
-    /// perf's commands here.
+    /// perf's parse-options keeps the last value of a repeated option, and so do the options of
+    /// `stat`, `record`, `report` and `script`, except those of `ACCUMULATE`.
     #[test]
     fn of_a_repeated_option_the_last_one_counts() {
         let mut seen = 0;

@@ -2,7 +2,7 @@
 
 use super::definition::options;
 
-/// Fewest rounds unless the metrics need more.
+/// Default of `--min-runs`, unless the metrics need more or `--max-runs` allows fewer.
 pub const MIN_ROUNDS: usize = 10;
 
 options! {
@@ -35,7 +35,7 @@ options! {
         #[arg(long, requires = "compared")]
         pub ignore_failure: bool,
 
-        // `stat` requires --vs with it, which clap alone checks: the parser makes it not plain.
+        // `stat` requires --vs with it, which only clap checks: `value_parser` leaves it to clap.
         /// Seed for the order of measurements [default: random]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64))]
         pub seed: Option<u64>,

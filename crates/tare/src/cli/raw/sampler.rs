@@ -2,7 +2,7 @@
 
 use super::definition::options;
 
-/// Lowest rate in Hz to which an overhead budget reduces sampling.
+/// Default of the lowest rate in Hz to which an overhead budget reduces sampling.
 pub const MIN_RATE_HZ: u64 = 19;
 
 options! {

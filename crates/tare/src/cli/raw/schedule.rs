@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::definition::options;
 
 options! {
-    /// End of a measurement, for every command that measures.
+    /// End of a measurement, for `stat`, `record`, `top`, `trace`, `sched` and `lock`.
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Schedule")]
     pub struct TimeoutArgs {

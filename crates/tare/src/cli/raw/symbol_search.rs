@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::definition::options;
 
 options! {
-    /// Sources of symbols, for every command that shows them.
+    /// Sources of symbols, for the commands of `perf::WITH_BUILDID_DIR`.
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Symbols")]
     pub struct SymbolSearch {

@@ -94,7 +94,8 @@ impl Diff {
     }
 }
 
-/// Refuses perf's options that have no meaning or another name here.
+/// Refuses perf's options that have no meaning or another name here, and wrong values of
+/// `--percent-limit` and `-t`.
 fn refuse_what_makes_no_sense(raw: &raw::DiffArgs) -> Result<(), Refusal> {
     let refused = [
         (raw.dump_raw_trace, "-D: use tare script to print records"),

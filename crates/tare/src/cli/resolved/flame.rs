@@ -52,7 +52,7 @@ impl Flame {
         Ok(Self { samples, vs, output, is_svg, order, icicle, title })
     }
 
-    /// All of a recording that was just made.
+    /// Draws a recording that was just made, without the recorder's own samples.
     pub(crate) fn of_recording(input: PathBuf, output: PathBuf) -> Self {
         let is_svg = is_svg(&output);
         let order = Order::Caller;
@@ -62,7 +62,7 @@ impl Flame {
     }
 }
 
-/// Refuses the names of files that are neither pages nor SVGs.
+/// Refuses names with the ending of some other formats, such as `.png`.
 fn refuse_other_formats(output: &Path) -> Result<(), Refusal> {
     const OTHERS: [&str; 8] = ["pdf", "png", "jpg", "jpeg", "gif", "webp", "txt", "json"];
     let ending = output.extension().unwrap_or_default().to_ascii_lowercase();

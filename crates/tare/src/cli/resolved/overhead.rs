@@ -13,8 +13,8 @@ use super::versus::words;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Length of a time slice in nanoseconds: long enough for some samples at the lowest rates, short
-/// enough that other load on the machine changes little.
+/// Length of a time slice in nanoseconds: one sample at 100 Hz, and short enough that other load on
+/// the machine changes little.
 const SLICE_NS: u64 = 10_000_000;
 /// Most pairs of slices; they take hours.
 const MOST_PAIRS: usize = 100_000;
@@ -43,13 +43,13 @@ pub struct Study {
     pub call_graphs: Vec<CallGraph>,
     /// Rates in Hz, ascending and unique.
     pub rates: Vec<u64>,
-    /// Profilers' commands, with their placeholders.
+    /// Profilers to measure too.
     pub profilers: Vec<Profiler>,
     /// CPU to run on, if typed.
     pub cpu: Option<u32>,
     /// Length of a time slice in nanoseconds.
     pub slice_ns: u64,
-    /// Pairs of slices.
+    /// Pairs of slices for each rate and loop.
     pub pairs: usize,
     /// Loops to run.
     pub loads: Vec<LoadKind>,
@@ -66,7 +66,7 @@ pub enum Profiler {
     Perf,
     /// `tare record`, of this binary.
     Tare,
-    /// Any other, with placeholders.
+    /// The words of another profiler's command, with placeholders.
     Other(Vec<OsString>),
 }
 
@@ -77,7 +77,7 @@ pub struct ProfilerComparison {
     pub command: Vec<OsString>,
     /// Words before the command, per profiler.
     pub profilers: Vec<Vec<OsString>>,
-    /// Number of rounds.
+    /// When the comparison ends, and the seed of the order of runs.
     pub plan: rounds::RoundPlan,
     /// Smallest relevant difference, as a share.
     pub min_effect: f64,

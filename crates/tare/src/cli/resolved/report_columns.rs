@@ -84,7 +84,8 @@ impl Columns {
         self.named().any(|named| named == column)
     }
 
-    /// Returns all shown columns and sort keys.
+    /// Returns the columns of `-F`, or the sort keys if there is no `-F`, and then the named sort
+    /// keys. Overhead and figures are included only where `-F` or `-s` names them.
     pub(super) fn shown(&self, recorded: RecordingTraits) -> impl Iterator<Item = Column> {
         let shown = if self.fields.is_empty() { self.keys(recorded) } else { self.fields.clone() };
         shown.into_iter().chain(self.sort.clone())
@@ -102,7 +103,8 @@ impl Columns {
         columns
     }
 
-    /// Returns the columns that sort the rows. As in perf, named columns do, hidden ones don't.
+    /// Returns the columns that sort the rows, as in perf: with `-F` those of `-s`, or of `-F` if
+    /// there is no `-s`; without `-F` the figures of `-s`, then the overhead.
     pub(super) fn row_order(&self, children: bool) -> Vec<Column> {
         match (self.fields.is_empty(), self.sort.is_empty()) {
             (false, false) => self.sort.clone(),
@@ -145,7 +147,7 @@ impl Columns {
         self.shown(recorded).any(|column| column == Column::Key(SortKey::Trace))
     }
 
-    /// Whether rows are keyed by command only.
+    /// Whether `comm` is the only named sort key.
     #[must_use]
     pub fn is_by_command(&self) -> bool {
         self.sort == [Column::Key(SortKey::Comm)]

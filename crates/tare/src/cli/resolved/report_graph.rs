@@ -13,9 +13,9 @@ pub enum CallGraphs {
     IfRecorded,
     /// From the callers (`-G`), if call chains were recorded.
     Inverted,
-    /// With this end as the root; `None`: the default order.
+    /// With this end as the root; `None`: the default order, if call chains were recorded.
     Typed(Option<Order>),
-    /// No graphs. Rows for functions that only call others stay.
+    /// No graphs. With `-g none`, rows for functions that only call others stay.
     None,
 }
 

@@ -103,7 +103,7 @@ pub(super) fn output(raw: &raw::ReportOutputArgs) -> ReportOutput {
 /// Resolves which rows are shown.
 pub(super) fn rows(raw: &raw::ReportArgs) -> RowOptions {
     let children = raw.rows.children || !(raw.rows.no_children || raw.calls.no_call_graph);
-    // As in perf: with one row per sample, callers have no rows of their own.
+    // As in perf: with a hierarchy, branches or memory accesses, callers have no rows of their own.
     let is_one_row = raw.layout.hierarchy || raw.keys.branch_stack || raw.keys.mem_mode;
     RowOptions {
         children: children && !is_one_row,
@@ -128,7 +128,7 @@ fn part(raw: &raw::ReportOutputArgs) -> ReportPart {
     }
 }
 
-/// The header in front of another part.
+/// Resolves the extent of the header in front of another part; `None` without one.
 fn header(raw: &raw::FilePartArgs) -> Option<Extent> {
     (raw.header || raw.show_info).then(|| extent(raw))
 }
@@ -166,14 +166,15 @@ pub(super) fn layout(raw: &raw::ReportArgs) -> Layout {
 /// Functions that patterns select.
 #[derive(Clone, Debug)]
 pub struct FunctionPatterns {
-    /// Parents, for the key `parent`.
+    /// Parents, for the key `parent` and for `--exclude-other`.
     pub parents: Option<Regex>,
     /// Functions whose callees are ignored.
     pub ignored_callees: Option<Regex>,
 }
 
 impl FunctionPatterns {
-    /// Resolves `--parent`, if an option or key needs it, and `--ignore-callees`.
+    /// Resolves `--ignore-callees` and `--parent`. If `--parent` wasn't typed but a key or
+    /// `--exclude-other` needs it, it is [`DEFAULT_PARENT`].
     pub(super) fn resolve(raw: &raw::ReportArgs) -> Result<Self, Refusal> {
         let columns = &raw.keys.columns;
         let mut named = columns.sort.iter().chain(&columns.fields);

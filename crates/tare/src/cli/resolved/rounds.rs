@@ -7,7 +7,7 @@ use tare_measure::compare::pairs::ComparisonPlan;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Number of rounds, and the smallest relevant difference.
+/// Limits and seed of the rounds, and the smallest relevant difference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
     /// Uncounted rounds.
@@ -16,7 +16,7 @@ pub(super) struct Rounds {
     pub(super) min: usize,
     /// Most counted rounds.
     pub(super) max: usize,
-    /// Time after which no round starts.
+    /// Time after which no round starts, once `min` are counted.
     pub(super) max_time: Duration,
     /// Smallest relevant difference, as a share.
     pub(super) min_effect: f64,
@@ -28,7 +28,7 @@ impl Rounds {
     /// Resolves the options of a comparison of this many metrics.
     ///
     /// # Errors
-    /// Fails with a usage message if the limits contradict each other or aren't numbers.
+    /// Fails with a usage message if a value is out of range, or the limits contradict each other.
     pub(super) fn resolve(raw: &raw::RoundArgs, metrics: usize) -> Result<Self, Refusal> {
         let max = raw.max_runs;
         if max == 0 {

@@ -17,9 +17,9 @@ pub(crate) struct SampleSelection {
     pub(crate) input: PathBuf,
     /// Names of events; empty: all.
     pub(crate) events: Vec<String>,
-    /// Whether off-CPU time counts as time of the clock.
+    /// Whether CPU time and off-CPU time are shown as one event.
     pub(crate) wall_clock: bool,
-    /// Tasks and CPUs.
+    /// Names, tasks and CPUs.
     pub(crate) filter: SampleFilterOptions,
     /// Ranges of time.
     pub(crate) time: TimeRanges,
@@ -58,7 +58,8 @@ impl SampleSelection {
         })
     }
 
-    /// Selects all samples of a recording, with symbols from the default sources.
+    /// Selects all samples of a recording except the recorder's own, with symbols from the default
+    /// sources.
     pub(crate) fn all_of(input: PathBuf) -> Self {
         let filter = SampleFilterOptions::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());

@@ -50,7 +50,7 @@ pub(crate) enum SchedForm {
 pub(crate) struct Sched {
     pub(crate) source: SchedSource,
     pub(crate) form: SchedForm,
-    /// The CPUs to count; empty for all.
+    /// The CPUs to show; empty for all.
     pub(crate) cpus: Vec<u32>,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,

@@ -23,9 +23,9 @@ pub(crate) enum ScriptForm {
     Text(Option<Extent>),
     /// Only the header.
     Header(Extent),
-    /// All records, byte by byte.
+    /// Every record, as bytes and decoded.
     Dump,
-    /// A JSON object per sample.
+    /// A JSON object for the recording, for each sample, and for losses and the ledger.
     Json,
 }
 

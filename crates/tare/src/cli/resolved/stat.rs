@@ -42,7 +42,7 @@ pub struct Stat {
     pub runs: Runs,
     /// When counting begins and ends.
     pub schedule: Schedule,
-    /// Source of enable and disable.
+    /// Source of enable, disable, ping and stop.
     pub control: Option<String>,
     /// Form and destination of results.
     pub output: StatOutput,
@@ -55,13 +55,14 @@ pub struct Stat {
 pub struct CountedEvents {
     /// The events, by group.
     pub groups: Vec<EventGroup>,
-    /// Whether `-e` names them. If not, an event that can't be counted isn't a failure.
+    /// Whether `-e` names them, or `--null` leaves none. Default events that can't be counted are
+    /// no failures.
     pub by_name: bool,
     /// Whether they need a CPU PMU, and this machine is known to have none.
     pub no_cpu_pmu: bool,
     /// Whether each event keeps a counter for a whole run, so that no count is scaled.
     pub exact: bool,
-    /// Whether a missing event is a failure.
+    /// Whether tare exits with status 3 if an event of `-e` can't be counted.
     pub strict: bool,
 }
 
@@ -70,7 +71,7 @@ pub struct CountedEvents {
 pub struct Runs {
     /// Number of runs; `None`: until interrupted.
     pub number: Option<u32>,
-    /// Whether the output shows spreads, because `-r` was typed.
+    /// Whether the output shows spreads: `-r` was typed with a number other than 1.
     pub repeated: bool,
     /// Whether sync(2) is called before each run.
     pub sync: bool,
@@ -84,7 +85,7 @@ impl Runs {
     /// Resolves `-r` and what surrounds each run.
     ///
     /// # Errors
-    /// Fails if a repeated run has no command, or also prints intervals.
+    /// Fails if `-r` has no command, or if `-I` would print the intervals of repeated runs.
     fn resolve(raw: &raw::StatArgs) -> Result<Self, Refusal> {
         let repeat = raw.schedule.repeat;
         if repeat.is_some() && raw.command.is_empty() {
@@ -109,7 +110,7 @@ impl Runs {
 /// Where events are counted.
 #[derive(Debug)]
 pub enum StatTarget {
-    /// In the command and what it starts.
+    /// In the command, and in its children unless `-i` excludes them.
     Command,
     /// In a cgroup that the command is started in, on these CPUs.
     CommandInCgroup(CpuList),
@@ -140,7 +141,7 @@ pub enum StatTarget {
 pub struct Schedule {
     /// When it begins.
     pub begin: Begin,
-    /// Time between intervals.
+    /// Length of an interval; `None`: only totals are printed.
     pub interval: Option<Duration>,
     /// Number of intervals after which it ends.
     pub interval_count: Option<u64>,
@@ -335,7 +336,7 @@ fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     }
 }
 
-/// Replaces names that aren't cgroups, but patterns, by the cgroups that match, as perf does.
+/// Replaces each pattern that isn't a cgroup's name by the cgroups that match it, as perf does.
 fn matching_cgroups(names: &[String], host: &Host) -> Result<Vec<String>, Refusal> {
     let known = Cgroups::read(host);
     let mut cgroups = Vec::new();

@@ -42,7 +42,7 @@ fn folder_of(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Returns the debuginfod servers of the environment, with their limits
+/// Returns the debuginfod servers of the environment, with their limits and proxy
 /// (debuginfod-client-config(7)).
 fn servers() -> Option<Servers> {
     let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -68,8 +68,9 @@ fn servers() -> Option<Servers> {
     })
 }
 
-/// Returns the download cache of debuginfod clients (debuginfod-client-config(7)): the folder of
-/// older clients if it exists.
+/// Returns the download cache of debuginfod clients (debuginfod-client-config(7)):
+/// `$DEBUGINFOD_CACHE_PATH`, else the folder of older clients if it exists, else
+/// `debuginfod_client` in the user's cache folder.
 fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
     let named = folder_of("DEBUGINFOD_CACHE_PATH");
     let old = || Some(home?.join(".debuginfod_client_cache")).filter(|folder| folder.exists());
@@ -77,7 +78,7 @@ fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
     named.or_else(old).or_else(|| Some(cache()?.join("debuginfod_client")))
 }
 
-/// Creates the symbol cache, a folder in tare's own.
+/// Creates the symbol cache, a folder in tare's own. `None` if other users have rights to it.
 fn symbol_cache(own_folder: &Path) -> Option<SymbolCache> {
     let folder = own_folder.join("symbols");
     // Another tare may create it at the same time.
@@ -94,8 +95,9 @@ fn is_own(folder: &Path, no_rights: u32) -> Option<()> {
     (meta.is_dir() && meta.uid() == euid && meta.mode() & no_rights == 0).then_some(())
 }
 
-/// Creates tare's cache folder: `$XDG_CACHE_HOME/tare`, otherwise `~/.cache/tare`. `None` if it
-/// belongs to another user, as with `sudo`, or can't be created.
+/// Creates tare's cache folder: `$XDG_CACHE_HOME/tare`, otherwise `~/.cache/tare`. `None` if it or
+/// its parent belongs to another user, as with `sudo`, or is writable by others, or if it can't be
+/// created.
 fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = named.filter(|path| path.is_absolute());

@@ -16,10 +16,12 @@ use crate::cli::resolved::report::{RecordingTraits, ReportOptions};
 use crate::exit::Refusal;
 use crate::terminal;
 
-/// Share of the sampled CPUs' time that sampling may cost unless `--max-overhead` is given.
+/// Share of the sampled CPUs' time that sampling may cost, unless `--max-overhead` or a fixed
+/// period is given.
 const BUDGET_SHARE: f64 = 0.01;
 
-/// Longest time until the first records are shown: the recorder's default flush interval.
+/// Limit of the flush interval: the recorder's default. A longer delay would also delay the first
+/// records.
 const FIRST_READ: Duration = Duration::from_millis(raw::record::FLUSH_INTERVAL_MS);
 
 /// Options of `tare top`.
@@ -49,7 +51,7 @@ pub(crate) struct Top {
 pub(crate) enum TopForm {
     /// On the whole terminal.
     Screen,
-    /// A screen of text at each refresh.
+    /// A table of text at each refresh.
     Text,
     /// A document at each refresh.
     Json,

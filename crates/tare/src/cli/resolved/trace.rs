@@ -87,7 +87,7 @@ impl TraceTarget {
     /// Resolves the options that name tasks, and the end of tracing.
     ///
     /// # Errors
-    /// Fails if they name no task, or an id that no process can have.
+    /// Fails if there is no command, `-p` or `-a`, or if `-p` has an id below 1.
     pub(super) fn resolve(raw: &raw::TracedArgs) -> Result<Self, Refusal> {
         let target = match (&raw.pid[..], raw.all_cpus, raw.command.is_empty()) {
             ([], true, _) => TraceScope::All,
@@ -240,7 +240,8 @@ fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refus
     Ok(probes)
 }
 
-/// Counts calls without times where a probe on the return could end the program.
+/// Counts calls without times where a probe on the return could end the program. Refuses a probe
+/// that then lacks its `$retval`.
 fn leave_out_returns(probe: &mut Probe, text: &str, target: &TraceScope) -> Result<(), Refusal> {
     let Some(ProbeLocation::File { path, .. }) = probe.places.first().map(|place| &place.location)
     else {

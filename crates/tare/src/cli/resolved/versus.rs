@@ -20,7 +20,7 @@ pub struct Versus {
     pub b: Vec<OsString>,
     /// Compared metrics.
     pub metrics: Vec<Metric>,
-    /// Number of runs.
+    /// When the comparison ends, and the seed of the order of runs.
     pub plan: ComparisonPlan,
     /// Smallest relevant difference, as a share.
     pub min_effect: f64,
@@ -101,8 +101,8 @@ fn shell(command: &OsStr) -> Vec<OsString> {
     vec!["/bin/sh".into(), "-c".into(), command.to_owned()]
 }
 
-/// Splits a command as a shell splits words, with its quotes and backslashes; no variables, globs
-/// or pipes.
+/// Splits a command as a shell splits words, with its quotes and backslashes. Refuses a command in
+/// which [`find_shell_operator`] finds a character.
 pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let refuse = |why: &str| Refusal::usage(format!("{option}: {why}"));
     if let Some(operator) = find_shell_operator(text.as_bytes()) {
@@ -119,7 +119,8 @@ pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal
     Ok(split.into_iter().map(OsString::from_vec).collect())
 }
 
-/// Returns the first unquoted character to which a shell gives a meaning that splitting doesn't.
+/// Returns the first character that a shell would interpret: one of ``$`|&;<>()*?`` outside quotes,
+/// or one of ``$` `` in double quotes.
 fn find_shell_operator(text: &[u8]) -> Option<char> {
     let mut quote = None;
     let mut bytes = text.iter().copied();

@@ -20,7 +20,8 @@ pub struct RecordOutput {
 }
 
 impl RecordOutput {
-    /// Resolves the output. `overwrites`: ring buffers are overwritten, and saved on a signal only.
+    /// Resolves the output. `overwrites`: ring buffers are overwritten, and saved at the end or on
+    /// a signal.
     pub(super) fn resolve(
         raw: &raw::record::OutputArgs,
         overwrites: bool,

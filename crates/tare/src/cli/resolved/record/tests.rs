@@ -1,4 +1,4 @@
-//! Each option as typed, and what it makes of the recording.
+//! Tests of how typed options become options of the recorder.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ fn record(options: &str) -> RecordOptions {
     resolve(options).unwrap_or_else(|refusal| panic!("{options}: {refusal}"))
 }
 
-/// Each of these command lines is refused with a line that holds the text.
+/// Asserts that each command line is refused with a message that contains its text.
 fn refused(lines: &[(&str, &str)]) {
     for (options, text) in lines {
         let message =
