@@ -1,5 +1,5 @@
 //! Arguments as typed: the definition of every option, with its names, value, help, conflicts and
-//! default. `cli::resolved` reads them, and for commands with few options the command itself.
+//! default.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;

@@ -42,7 +42,8 @@ pub(crate) enum WorkUnit {
 /// Form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiffForm {
-    /// Interactive if stdout is a terminal, otherwise text.
+    /// Interactive if stdout is a terminal that can move its cursor and there is no `--fail-if`,
+    /// otherwise text.
     Fitting,
     Text,
     Terminal,

@@ -52,7 +52,7 @@ impl Flame {
         Ok(Self { samples, vs, output, is_svg, order, icicle, title })
     }
 
-    /// Draws a recording that was just made, without the recorder's own samples.
+    /// Returns the options to draw a recording that was just made; all but the files are defaults.
     pub(crate) fn of_recording(input: PathBuf, output: PathBuf) -> Self {
         let is_svg = is_svg(&output);
         let order = Order::Caller;

@@ -66,7 +66,7 @@ pub struct RowOptions {
 /// Form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
-    /// Interactive if stdout is a terminal, otherwise text.
+    /// Interactive if the terminal, the recording and the other options allow it, otherwise text.
     Fitting,
     /// As text.
     Text,

@@ -23,7 +23,8 @@ pub(crate) struct SampleSelection {
     pub(crate) filter: SampleFilterOptions,
     /// Ranges of time.
     pub(crate) time: TimeRanges,
-    /// Whether the recorder's own samples are kept.
+    /// Whether the recorder's own samples are kept even if `tare record` ran without
+    /// `--include-self`.
     pub(crate) include_self: bool,
     /// Whether inlined functions are frames.
     pub(crate) inline: bool,
@@ -58,8 +59,7 @@ impl SampleSelection {
         })
     }
 
-    /// Selects all samples of a recording except the recorder's own, with symbols from the default
-    /// sources.
+    /// Selects samples and sources of symbols as a command line without options does.
     pub(crate) fn all_of(input: PathBuf) -> Self {
         let filter = SampleFilterOptions::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());

@@ -125,7 +125,7 @@ fn output(raw: &raw::ScriptArgs) -> ScriptForm {
     }
 }
 
-/// The addresses in `-S`, each as a range of `--addr-range` bytes.
+/// Returns the addresses in `-S`, each with the last address that matches: `--addr-range` higher.
 fn addresses(raw: &raw::ScriptArgs) -> Vec<(u64, u64)> {
     let address = |name: &String| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
     let range = |first: u64| (first, first.saturating_add(raw.addr_range));

@@ -62,7 +62,8 @@ pub struct CountedEvents {
     pub no_cpu_pmu: bool,
     /// Whether each event keeps a counter for a whole run, so that no count is scaled.
     pub exact: bool,
-    /// Whether tare exits with status 3 if an event of `-e` can't be counted.
+    /// Whether an event of `-e` that wasn't counted makes tare exit with status 3, unless a run
+    /// failed.
     pub strict: bool,
 }
 

@@ -7,7 +7,7 @@ use tare_record::options::OffCpu;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Largest accepted threshold.
+/// Longest accepted time of `--off-cpu-min` and `--off-cpu-thresh`.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Resolves the options; `None` without `--off-cpu`.
@@ -30,7 +30,7 @@ pub(super) fn resolve(record: &raw::RecordArgs) -> Result<Option<OffCpu>, Refusa
     }))
 }
 
-/// Whether `--call-graph fp` was typed.
+/// Whether `--call-graph fp` or `fp,defer` was typed.
 fn unwinds_by_frame_pointers(record: &raw::RecordArgs) -> bool {
     record.sampling.sampler.call_graph.as_deref().is_some_and(|how| how.starts_with("fp"))
 }

@@ -159,7 +159,8 @@ fn fields(raw: &raw::record::SamplingArgs) -> u64 {
 /// `include/uapi/linux/time.h`; rustix has no name for it.
 const CLOCK_TAI: i32 = 11;
 
-/// Returns a clock that the kernel accepts for events (`perf_event_set_clock`), by perf's name.
+/// Parses a clock, by perf's name or by number; `None` for the kernel's own. Only the kernel checks
+/// numbers (`perf_event_set_clock`).
 fn clock(typed: Option<&str>) -> Result<Option<i32>, Refusal> {
     use rustix::time::ClockId;
     let Some(text) = typed else { return Ok(Some(ClockId::Monotonic as i32)) };
