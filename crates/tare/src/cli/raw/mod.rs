@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     /// Options whose repeated values add up: those of perf, and `--fail-if` and `--debug-dir`,
-    /// which perf lacks. Of all others the last value counts.
+    /// which perf lacks.
     const ACCUMULATE: [&str; 7] =
         ["events", "filters", "cgroup", "branch_filter", "fail_if", "verbose", "debug_dir"];
 
@@ -336,7 +336,7 @@ mod tests {
     }
 
     /// perf's parse-options keeps the last value of a repeated option, and so do the options of
-    /// `stat`, `record`, `report` and `script`, except those of `ACCUMULATE`.
+    /// `stat`, `record`, `report` and `script`, except those of `ACCUMULATE` and `script -F`.
     #[test]
     fn of_a_repeated_option_the_last_one_counts() {
         let mut seen = 0;
