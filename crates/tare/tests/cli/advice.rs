@@ -1,4 +1,4 @@
-//! The advice in error messages: the named remedy works, and a suggested command does no harm.
+//! Error messages name the cause and, for a misspelled option or command, the nearest name.
 
 use crate::support::{ProcessGuard, Unprivileged, sh, status, stderr, tare};
 

@@ -1,4 +1,4 @@
-//! `tare annotate`, compared with perf.
+//! `tare annotate`: percentages compared with perf's, text, JSON, and the terminal.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn annotate(file: &Path, options: &[&str]) -> Output {
     tare().args(["annotate", "-i"]).arg(file).args(options).output().unwrap()
 }
 
-/// Percentages by address, the hottest first, of the first function of a text.
+/// The ten hottest addresses of the first function in a text, with their percentages.
 fn hottest(text: &str) -> Vec<(String, String)> {
     let first = text.match_indices(" Percent |").nth(1).map_or(text, |(at, _)| &text[..at]);
     let line = |line: &str| {
@@ -137,7 +137,6 @@ fn a_terminal_shows_the_function_with_perfs_keys() {
     open("");
     let screen = terminal.wait_for(" samples)");
     assert!(screen.contains(&title(names[0])), "{screen}");
-    // The next function by weight that has instructions.
     terminal.press(&["Right"]);
     terminal.wait("another function", |screen| {
         !screen.contains(&title(names[0])) || screen.contains("no instructions")

@@ -7,8 +7,7 @@ use std::process::{Command, Output};
 use crate::support::{is_root, stderr, tare};
 use crate::symbols::{SPIN, build_id, compile};
 
-/// A recording of a stripped program, whose debug file is in a folder that must be named, and of a
-/// program without a build id.
+/// A folder for programs, their recording and its archive.
 struct RecordedProgram {
     folder: tempfile::TempDir,
 }
@@ -16,6 +15,8 @@ struct RecordedProgram {
 const LINE: &str = "./spin; ./plain";
 
 impl RecordedProgram {
+    /// Records a stripped program, whose debug file is in a folder that must be named, and a
+    /// program without a build id.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -55,14 +56,15 @@ impl RecordedProgram {
         tare.env("TMPDIR", self.path()).output().unwrap()
     }
 
-    /// Packs the recording.
+    /// Packs the recording and returns what tare prints on stderr.
     fn archive(&self) -> String {
         let output = self.tare("archive perf.data -o all.tar.zst --debug-dir debug");
         assert!(output.status.success(), "{}", stderr(&output));
         stderr(&output)
     }
 
-    /// Runs tare in a root file system that holds only tare and the archive.
+    /// Runs tare in a root file system that holds only tare, its libraries and the
+    /// archive.
     fn elsewhere(&self, line: &str) -> Output {
         let root = self.path().join("elsewhere");
         if !root.exists() {
@@ -195,7 +197,8 @@ __attribute__((noinline)) void hot_function(void) { hot_inside(); n = 0; }
 int main(void) { hot_function(); return 0; }
 ";
 
-/// What `script --inline` and `annotate` print of a recording, without the path of the program.
+/// Returns the output of `script --inline` and `annotate`, without the header lines, which depend
+/// on the program's path.
 fn lines_and_sources(recorded: &RecordedProgram, input: &str) -> [String; 2] {
     ["script --inline -F ip,sym,srcline", "annotate -s hot_function"].map(|line| {
         let output = recorded.tare(&format!("{line} --no-cache -i {input}"));

@@ -6,7 +6,7 @@ use crate::drawn::{
 };
 use crate::tmux::{Terminal, tare as binary};
 
-/// A branch that perf has no name for.
+/// A branch from a kernel address that has no symbol.
 const FROM_KERNEL: (u64, u64, u64) = (0xffff_ffff_8100_0040, OUTER, 0);
 
 /// Flags of branches.
@@ -17,7 +17,8 @@ fn cycles(count: u64) -> u64 {
     count << 4
 }
 
-/// A program with calls, jumps and returns from the kernel.
+/// Samples with branch stacks of calls, jumps and returns. `oldest` is the last branch of the first
+/// sample.
 fn branches(oldest: (u64, u64, u64)) -> Option<SyntheticProgram> {
     let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
     let call = (OUTER + 4, INNER, PREDICTED | cycles(3));
@@ -39,7 +40,7 @@ fn branches(oldest: (u64, u64, u64)) -> Option<SyntheticProgram> {
     SyntheticProgram::new(&[event], &samples)
 }
 
-/// Loads and stores, one of each kind.
+/// 14 memory accesses, with six data sources and four addresses.
 fn memory() -> Option<SyntheticProgram> {
     let more = ADDR | WEIGHT_STRUCT | DATA_SRC | PHYS_ADDR;
     let event = DrawnEvent { name: "loads", kind: (4, 0x1cd), more };
@@ -69,7 +70,7 @@ fn memory() -> Option<SyntheticProgram> {
     SyntheticProgram::new(&[event], &samples)
 }
 
-/// The lines of a table, without its frame and trailing spaces.
+/// The lines of a report, without empty lines, comments and trailing spaces.
 fn rows(lines: &[String]) -> Vec<String> {
     let rows = lines.iter().map(|line| line.trim_end().to_owned());
     rows.filter(|line| !line.is_empty() && !line.starts_with("# ") && line != "#").collect()
@@ -268,7 +269,7 @@ fn branches_are_rows_on_a_terminal_too() {
     assert_eq!(terminal.assert_sane(), 0);
 }
 
-/// Loops in two functions whose branches all take the same number of cycles.
+/// Loops in two functions. All branches within a function take the same number of cycles.
 fn loops() -> Option<SyntheticProgram> {
     let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
     let in_outer = (OUTER + 4, OUTER + 1, PREDICTED | cycles(700));
@@ -304,7 +305,7 @@ fn blocks_between_branches_have_their_cycles() {
     ];
     assert_eq!(blocks(&[]), all);
     assert_eq!(blocks(&["--percent-limit", "17"]), all[..2]);
-    // Without branches all samples have equal weight.
+    // With `--no-branch-stack`, rows aren't blocks.
     assert!(!blocks(&["--no-branch-stack"])[0].contains("->"));
     let Some(drawn) = memory() else { return };
     let text = drawn.tare(&["report", "--stdio", "--total-cycles"]).join("\n");
@@ -335,7 +336,7 @@ fn keys_of_memory_accesses_are_those_of_perf() {
     held(&drawn, "-s", &keys, &[]);
     held(&drawn, "-F", &["overhead,symbol_iaddr", "overhead,symbol_size"], &["--mem-mode"]);
     // perf marks data with the letter for code, and names cache lines by looking up file offsets as
-    // addresses, so only the numbers are compared.
+    // addresses. Only the shares are compared, and with `symbol_daddr` also the rows of named data.
     let shares = |words: &[&str], lines: &[String]| -> Vec<String> {
         let rows = lines.iter().filter_map(|line| line.split_whitespace().next());
         let rows: Vec<_> = rows.map(str::to_owned).collect();

@@ -23,7 +23,8 @@ impl BlockedTimes {
         Self { waited: next(), lived: next(), ran: next() }
     }
 
-    /// By how many nanoseconds a recording may differ over `waits` waits: 3%, or 50 us per wait.
+    /// By how many nanoseconds a recording may differ over `waits` waits: the larger of 3% and
+    /// 50 us per wait.
     pub(crate) fn tolerance(&self, waits: u64) -> u64 {
         (self.waited * 3 / 100).max(50_000 * waits)
     }

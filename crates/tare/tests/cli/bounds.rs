@@ -1,5 +1,5 @@
-//! No recording, however hostile, makes its reader use more memory than the recording's size plus
-//! 64 MiB.
+//! Reading a hostile recording takes at most its size plus 64 MiB more memory than reading a
+//! recording with one sample.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use crate::support::workload;
 /// none waits in the sort window.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1;
 
-/// Memory that reading may use beyond the input's size, in bytes.
+/// Memory that reading may use beyond the input's size and the memory for one sample, in bytes.
 const ALLOWED: u64 = 64 << 20;
 
 fn attr() -> Attr {
@@ -96,8 +96,8 @@ fn peak(words: &[&str], file: &Path, folder: &TempDir) -> (u64, String) {
     (kib << 10, text)
 }
 
-/// Asserts that a command uses at most [`ALLOWED`] beyond its input's size and the memory for an
-/// empty recording. Returns its output.
+/// Asserts that a command uses at most [`ALLOWED`] beyond its input's size and the memory for a
+/// recording with one sample. Returns its output.
 fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
     let mut empty = Hostile::new();
     empty.sample(1, 1);
@@ -112,8 +112,8 @@ fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
     text
 }
 
-/// 64,000 children of a process with 60,000 mappings, each with a further mapping. A copied list
-/// per child would take 120 GB.
+/// 63,998 children of a process with 60,000 mappings, each with a further mapping. A copied list
+/// per child would add up to 3.8 billion mappings.
 #[test]
 fn copies_of_a_large_address_space() {
     const MAPPINGS: u64 = 60_000;
@@ -136,7 +136,7 @@ fn copies_of_a_large_address_space() {
     }
 }
 
-/// A few events that share the file's table of ids, a million ids each.
+/// 4,000 events that share one table of a million ids.
 #[test]
 fn ids_that_events_share() {
     const EVENTS: u64 = 4000;
@@ -165,8 +165,8 @@ fn ids_that_events_share() {
     }
 }
 
-/// 100,000 sampled functions whose names are suffixes of one name of 1 MiB. Copied names would take
-/// 1.6 GB.
+/// 100,000 sampled functions whose names are suffixes of one name of 1 MiB. Together they are
+/// 100 GB long.
 #[test]
 fn names_that_overlap() {
     const SYMBOLS: u32 = 100_000;
@@ -204,7 +204,7 @@ fn library(symbols: u32) -> Vec<u8> {
     let sections = names + NAME as u64 + 2;
     let machine = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    // ET_DYN, one segment, three sections.
+    // ET_DYN, one segment, the null section and three others.
     file.extend([half(3), half(machine), word(1), long(0), long(HEADER), long(sections)].concat());
     file.extend([word(0), half(64), half(56), half(1), half(64), half(4), half(0)].concat());
     // PT_LOAD of all code, read and executed.

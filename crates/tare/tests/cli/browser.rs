@@ -119,7 +119,7 @@ impl Browser {
         }
     }
 
-    /// Moves the pointer, with or without its button pressed.
+    /// Sends a mouse event: `mouseMoved`, `mousePressed` or `mouseReleased`.
     pub(crate) fn pointer(&mut self, kind: &str, x: f64, y: f64) {
         let pressed = kind != "mouseReleased" && self.js("!!window.isPressed") == true;
         let button = if kind == "mouseMoved" && !pressed { "none" } else { "left" };
@@ -139,7 +139,8 @@ impl Browser {
         self.pointer("mouseReleased", to.0, to.1);
     }
 
-    /// Requests other than for the page itself, errors, and console messages.
+    /// Exceptions, log entries, console messages, and requests other than for the page itself and
+    /// for `data:` URLs.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         self.js("new Promise((done) => setTimeout(done, 50))");
         let methods = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];

@@ -40,7 +40,7 @@ fn record(folder: &Path, options: &[&str], script: &str) -> BudgetRecording {
     BudgetRecording { ledger, changes, said, file }
 }
 
-/// The cost of the first rate for a busy CPU, from the figures in the recording.
+/// The share of a busy CPU's time that the first rate costs, by the recording's cost per sample.
 fn share_of_rate(recorded: &BudgetRecording) -> f64 {
     let us = recorded.ledger.events[0].sample_cost.as_ref().unwrap().us.value;
     recorded.changes[0].hz[0] as f64 * us * 1e-6

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::support::{stderr, tare};
 use crate::symbols::build_id;
 
-/// A program with many functions, three of which run.
+/// Builds a program with 3,000 functions besides `main`, three of which run.
 fn program(folder: &Path) -> PathBuf {
     let text = folder.join("many.c");
     let binary = folder.join("many");
@@ -89,7 +89,8 @@ fn a_second_report_is_the_first_ones_also_without_the_binary() {
     assert_eq!(recorded.kept(), kept);
 }
 
-/// The reader of an archive has its own cache.
+/// An archive has the debug file although this machine's cache holds its symbols: another machine
+/// has another cache.
 #[test]
 fn an_archive_has_files_whose_symbols_are_kept() {
     let Some(recorded) = CachedRecording::new() else { return };
@@ -112,8 +113,8 @@ fn an_archive_has_files_whose_symbols_are_kept() {
     assert!(list.contains(&format!("{rest}/debug")), "{list}");
 }
 
-/// A cache file that is truncated, changed or writable by another user leads to a new lookup or a
-/// reason, never to a wrong name.
+/// A cache file that is truncated, changed, writable by other users or a link leads to a new lookup
+/// or a message, never to a wrong name.
 #[test]
 fn what_was_damaged_is_looked_up_again() {
     let Some(recorded) = CachedRecording::new() else { return };

@@ -24,7 +24,7 @@ __attribute__((noinline)) void never_called(void) { sink--; sink--; }
 int main(int argc, char **argv) { if (argc > 5) never_called(); run_server(); }
 ";
 
-/// A signal handler interrupts `pause_here` and takes all the time.
+/// A signal handler interrupts `raises` and takes all the time.
 const HANDLER: &str = r"
 #include <signal.h>
 volatile unsigned long sink;
@@ -34,7 +34,8 @@ __attribute__((noinline)) void raises(void) { raise(SIGUSR1); sink++; }
 int main(void) { signal(SIGUSR1, handler); raises(); return 0; }
 ";
 
-/// Runs three functions in the mapping of a file of this kind, and names them in a perf map.
+/// Runs three functions in the mapping of a file, and names them in a perf map. The first argument
+/// is the kind of file: `memfd`, `unlinked`, or anything else for a file that stays.
 const COMPILED_INTO_FILE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -93,14 +93,14 @@ fn document(folder: &Path) {
     let [low, high] = ["low", "high"].map(|end| share["difference"][end].as_f64().unwrap());
     assert!(low < b - a && b - a < high && low > 0.0, "{share}");
     assert!(share["p"].as_f64().unwrap() <= 0.01, "{share}");
-    // A second of CPU time each second.
+    // At most about a second of CPU time each second.
     let all = event["all"]["a"].as_f64().unwrap() / 1e9;
     assert!((0.05..1.5).contains(&all), "{all}");
     let page = std::fs::read_to_string(folder.join("diff.html")).unwrap();
     assert!(page.contains("5 recordings, b1.data to b5.data against"), "{}", page.len());
 }
 
-/// Gates that all hold, and the picture.
+/// Gates that pass, and the SVG.
 fn gates(folder: &Path) {
     let options = ["--fail-if", "parse>+90pp", "--fail-if", "*<-99pp", "--flame", "diff.svg"];
     let shown = diff(&with_sides(&options), folder);
@@ -108,7 +108,7 @@ fn gates(folder: &Path) {
     assert!(stdout(&shown).contains("# --fail-if 'parse>+90pp' passed"), "{}", stdout(&shown));
     let picture = std::fs::read_to_string(folder.join("diff.svg")).unwrap();
     let parse = picture.lines().find(|line| line.contains("<title>parse ")).unwrap();
-    // Red: more red than blue.
+    // Red, since its share grew.
     assert!(parse.contains("fill:rgb(232,") && parse.contains("% from "), "{parse}");
 }
 

@@ -1,5 +1,5 @@
 //! `tare doctor` on the test machine: as root, as an unprivileged user, with few descriptors, in a
-//! cgroup namespace.
+//! cgroup namespace, without `/proc` and `/sys`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -43,7 +43,7 @@ fn text_has_a_verdict_and_no_colour_in_a_pipe() {
     }
 }
 
-/// Each shortcoming states its cost, and no other item does.
+/// Each limited or missing item states its cost.
 #[test]
 fn shortcomings_have_their_price() {
     let document = document(&Command::new(TARE).args(["doctor", "--json"]).output().unwrap());

@@ -18,7 +18,7 @@ const PAGES: [(&str, &[&str]); 8] = [
     ("version", &["inspect"]),
 ];
 
-/// Options of other programs that the manual names alone.
+/// Options of other programs that the manual names without the program.
 const OF_OTHERS: [&str; 7] = [
     "--cap-add",
     "--cpu-visual",
@@ -44,7 +44,7 @@ fn commands() -> Vec<Command> {
     tare.get_subcommands().filter(|command| command.get_name() != "help").cloned().collect()
 }
 
-/// The options of a command that its help lists.
+/// The options of a command that its help lists, except `--help`.
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     command
         .get_arguments()

@@ -1,4 +1,4 @@
-//! Synthetic recordings with data that this machine's CPU can't sample: branch stacks, memory
+//! Synthetic recordings with data that not every CPU can sample: branch stacks, memory
 //! accesses. perf reads the same files.
 
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ fn stat(event: &str, command: &[&str]) -> Output {
         .expect("tare runs")
 }
 
-/// The third column of each line.
+/// The third column of each line of results.
 fn names(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     text.lines()

@@ -14,7 +14,8 @@ fn text(program: &mut Command, args: &[&str], file: Option<&Path>) -> Option<Str
     Some(String::from_utf8_lossy(&program.output().ok()?.stdout).into_owned())
 }
 
-/// Asserts that both print the same lines, in any order.
+/// Asserts that tare and perf print the same lines in any order. `line` normalizes a line; empty
+/// ones are left out.
 fn compare(args: &[&str], file: Option<&Path>, line: impl Fn(&str) -> String) {
     let lines = |text: String| {
         let mut lines: Vec<_> = text.lines().map(&line).filter(|line| !line.is_empty()).collect();
@@ -47,7 +48,7 @@ fn events_are_listed_as_perf_lists_them() {
     compare(&["evlist"], Some(&file), whole);
     compare(&["evlist", "-F"], Some(&file), whole);
     compare(&["evlist", "-g"], Some(&file), whole);
-    // The tools know different bits, and the size of the structure depends on the writer.
+    // The tools print different sizes of the structure.
     let known = |line: &str| {
         let shown = |word: &&str| !word.starts_with("size: ");
         line.trim().split(", ").filter(shown).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! `tare export`: each format agrees with the report. `./x peers` has other tools read them.
+//! `tare export`: the text formats agree with the report. `./x peers` has other tools read them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

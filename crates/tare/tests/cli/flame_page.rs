@@ -8,8 +8,8 @@ use crate::support::{status, stderr, tare};
 
 const HOSTILE: &str = "</script><script>document.title='hacked'</script><img/src=x>";
 
-/// Samples of `chains` call chains by two threads within 1.5 s. Function 1 calls all of them;
-/// `heavy` has more samples.
+/// A sample of each of `chains` call chains and `heavy` more of the first, by two threads within
+/// 1.5 s. The outermost function of each chain is 1.
 fn made(folder: &Path, name: &str, chains: u64, heavy: u64) -> PathBuf {
     let mut made = SampleStream::new(&[10, 11]);
     for chain in 0..chains + heavy {

@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser};
 use tare::cli::raw::Tare;
 
-/// Panics if tare rejects the example. `line` may end with a pipe or a comment.
+/// Panics if tare rejects the example. `line` may end with a pipe, a redirection or a comment.
 fn must_parse(place: &str, line: &str) {
     let typed =
         [" | ", " >", "  "].iter().fold(line, |rest, end| rest.split(end).next().unwrap_or(rest));

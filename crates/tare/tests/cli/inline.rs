@@ -1,5 +1,5 @@
-//! Source lines and inlined functions in every command that shows them, for several kinds of debug
-//! info.
+//! Source lines and inlined functions in reports, scripts, flame graphs and exports, for several
+//! kinds of debug info.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -22,7 +22,7 @@ __attribute__((noinline)) void outer(void) { between(); n = 1; }
 int main(void) { outer(); return 0; }
 ";
 
-/// A recording of that program with frame-pointer call chains.
+/// A recording of [`NESTED`] with frame-pointer call chains.
 struct Nested {
     folder: tempfile::TempDir,
     file: PathBuf,

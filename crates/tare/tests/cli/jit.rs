@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stderr, tare};
 
-/// Compiles two functions into the same memory, one after the other, runs each for half a second,
-/// and writes both into a jitdump.
+/// Runs one piece of code for a second. A jitdump gives it one name for the first half of that
+/// time, and another for the second half.
 const REPLACES: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -70,7 +70,7 @@ fn compile(folder: &Path) -> PathBuf {
     binary
 }
 
-/// Records a command at 1000 Hz.
+/// Records a command at 999 Hz, and returns its stdout.
 fn record(file: &Path, options: &[&str], command: &mut Command) -> Option<String> {
     let mut record = tare();
     record.args(["record", "-e", "cpu-clock:u", "-F", "999", "-o"]).arg(file).args(options);
@@ -101,14 +101,15 @@ fn report(file: &Path) -> String {
     show(&["report", "--no-children", "-g", "none"], file)
 }
 
-/// The share on a report's first line that contains a text, in percent.
+/// The sum of the shares on a report's lines that contain a text, in percent.
 fn share(report: &str, symbol: &str) -> f64 {
     let shares = report.lines().filter(|line| line.contains(symbol) && !line.starts_with('#'));
     let percent = |line: &str| line.trim().split('%').next().unwrap().parse::<f64>();
     shares.filter_map(|line| percent(line).ok()).sum()
 }
 
-/// Records with perf's clock, with the dump's clock, and with one that is decades ahead.
+/// Records with the default clock, with the dump's clock by name, with one that is decades ahead,
+/// and as root also the whole machine.
 #[test]
 fn code_that_was_replaced_has_the_name_of_each_samples_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +176,6 @@ fn dumps_of_the_processs_user_are_believed() {
     assert!(report.contains("the perf map or jitdump is not trusted"), "{report}");
 }
 
-/// Pids are reused, so cached maps are identified by the process's start time too.
 #[test]
 fn kept_dumps_outlive_their_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -235,8 +235,8 @@ impl Program {
         let file = self.folder.path().join("perf.data");
         let mut command = Command::new(runtime);
         let said = record(&file, recorded, command.args(options).arg(&self.path))?;
-        // Runtimes that write a perf map print their pid.
         let report = show(&[&["report", "-g", "none"], reported].concat(), &file);
+        // The programs print their pid, and the runtimes leave their maps in /tmp.
         if let Some(pid) = said.lines().next().and_then(|line| line.parse::<u32>().ok()) {
             let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
             let _ = std::fs::remove_file(format!("/tmp/jit-{pid}.dump"));
@@ -314,7 +314,7 @@ public class Hot {
 }
 "#;
 
-/// Runs with each installed version.
+/// Runs with each JVM in `/usr/lib/jvm` that has `jcmd`.
 #[test]
 fn a_jvm_names_its_code_when_jcmd_asks_it_to_or_at_its_end() {
     let installed = versions(Path::new("/usr/lib/jvm"), "java");

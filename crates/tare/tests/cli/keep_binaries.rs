@@ -21,7 +21,7 @@ fn record_line(folder: &Path, line: &str, options: &[&str]) -> Option<Output> {
     Some(output)
 }
 
-/// The functions of a report with the kept binaries and without them.
+/// The functions of a report, with the kept binaries unless `options` name another folder.
 fn shown(folder: &Path, options: &[&str]) -> Vec<String> {
     names("report", &folder.join("perf.data"), Some(&folder.join("home")), options)
 }
@@ -85,7 +85,7 @@ fn builds_that_ran_one_after_the_other_are_told_apart() {
     }
     let both = shown(folder, &[]);
     assert!(has(&both, "hot_function") && has(&both, "other_function"), "{both:?}");
-    // Without the kept binaries each function has its own name or none.
+    // Without the kept binaries, the replaced build's functions have no names.
     compile(folder, SPIN, "spin", &["-Wl,--build-id=sha1"]).unwrap();
     let Some(_) = record_line(folder, line, &[]) else { return };
     let report = shown(folder, &["--buildid-dir", "/nowhere"]);

@@ -46,8 +46,9 @@ struct MachineFolder {
 }
 
 impl MachineFolder {
-    /// Compiles image and module and writes a recording with a sample at every byte of them.
-    /// Without a compiler, prints the reason and returns `None`.
+    /// Compiles image and module and writes a recording with a sample at every byte of their
+    /// functions, except the one that the kernel frees. Without a compiler, prints the reason and
+    /// returns `None`.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -111,7 +112,7 @@ impl MachineFolder {
     }
 
     /// The kernel's address of a function of the module, whose code sections are loaded one after
-    /// the other.
+    /// the other; `None` for the function that the kernel frees.
     fn loaded(&self, name: &str, at: u64) -> Option<u64> {
         if name == "module_start" {
             return None;
@@ -146,7 +147,7 @@ impl MachineFolder {
         tare.args(&words[1..]).env_remove("HOME").env_remove("XDG_CACHE_HOME").output().unwrap()
     }
 
-    /// Each sample's address, function, line and inlined functions.
+    /// Each sample's address, function and line.
     fn lines(&self, options: &[&str]) -> Vec<(u64, String, String)> {
         let words = [&["script", "-F", "ip,sym,srcline", "--no-inline", "-G"], options].concat();
         let output = self.tare(&words);
@@ -171,7 +172,7 @@ impl MachineFolder {
         found
     }
 
-    /// The lines of image and module according to binutils.
+    /// Address, function and line of each byte of image and module, according to binutils.
     fn expected(&self) -> Vec<(u64, String, String)> {
         let mut expected = Vec::new();
         for (name, at, size) in self.functions(&self.vmlinux) {
@@ -215,7 +216,7 @@ fn functions_and_lines_are_those_of_vmlinux_and_of_the_module() {
     assert!(expected.len() > 100, "{expected:?}");
     let vmlinux = machine.vmlinux.to_str().unwrap().to_owned();
     assert_eq!(machine.lines(&["-k", &vmlinux]), expected);
-    // tare finds it by build id in the folders for kernel debug files.
+    // tare finds it in a folder for kernel debug files.
     machine.put(&machine.vmlinux, "usr/lib/debug/boot/vmlinux-9.9.9-test");
     assert_eq!(machine.lines(&[]), expected);
     std::fs::remove_dir_all(machine.folder.path().join("root/usr")).unwrap();
@@ -332,7 +333,7 @@ fn modules_are_read_compressed_and_have_debug_files() {
     assert!(of_module(machine.lines(&[])).iter().all(|(_, name, _)| name.starts_with('[')));
 }
 
-/// A loader that puts stubs between sections, whose addresses are in kallsyms.
+/// The loader left a gap between two sections. kallsyms has the addresses of their functions.
 #[test]
 fn a_running_kernels_list_says_where_a_modules_sections_lie() {
     let Some(machine) = MachineFolder::new() else { return };

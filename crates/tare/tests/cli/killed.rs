@@ -18,7 +18,7 @@ use crate::trace::can_trace;
 /// Kills per command.
 const TIMES: u64 = 4;
 
-/// BPF objects in the kernel: kind and id, from bpftool.
+/// BPF objects that a process holds: kind and id, from the fdinfo of its descriptors.
 fn held(pid: u32) -> BTreeSet<(&'static str, String)> {
     let folder = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten();
     let texts = folder.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
@@ -44,7 +44,7 @@ fn exists(object: &(&'static str, String)) -> bool {
     output.status.success()
 }
 
-/// A random delay of up to `milliseconds`.
+/// A random delay of less than `most` milliseconds.
 fn moment(most: u64) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Duration::from_micros(u64::from(now.subsec_nanos()) / 7 % (most * 1000))
@@ -76,7 +76,7 @@ fn whoever_is_killed_leaves_nothing_loaded() {
             killed.args(way).args(command).stdout(Stdio::null()).stderr(Stdio::null());
             let mut killed = ProcessGuard::spawn(&mut killed);
             if time == 0 {
-                // One kill while the recording is certainly running, even on a slow machine.
+                // The first kill comes when programs are attached, even on a slow machine.
                 let pid = killed.id();
                 wait_until("programs are loaded", || {
                     held(pid).iter().any(|(kind, _)| *kind == "link")

@@ -24,7 +24,7 @@ fn section<'a>(document: &'a Value, kind: &str) -> &'a Value {
         .expect("a section of this kind")
 }
 
-/// Each unavailable event has a reason, and `tare stat` counts each available one.
+/// Unavailable events have a reason, and `tare stat` counts each available software event.
 #[test]
 fn what_is_listed_as_available_can_be_counted() {
     let document = json(&list(&["--json"]));
@@ -120,7 +120,8 @@ fn a_closed_pipe_ends_it_quietly() {
     );
 }
 
-/// For an ordinary user the command succeeds and gives the reasons that concern users.
+/// For an ordinary user, `task-clock` is available, and tracepoints are listed or said to be
+/// unreadable.
 #[test]
 fn it_works_without_privileges() {
     if !rustix::process::geteuid().is_root() {

@@ -11,7 +11,8 @@ use tare_trace::CallNames;
 use crate::recorded::{RecordingFolder, read, samples_of, send, wait_for};
 use crate::support::{ProcessGuard, Unprivileged, is_root, sh, stderr, tare, workload};
 
-/// Asserts that ledger and file agree on samples and losses.
+/// Asserts that the file is finished, and that its ledger has the file's samples and at least its
+/// losses. Returns the number of samples.
 fn check(place: &RecordingFolder, what: &str) -> usize {
     let found = read(&place.file());
     let ledger = found.ledger.unwrap_or_else(|| panic!("{what}: no ledger"));
@@ -83,7 +84,7 @@ fn few_descriptors_are_called_by_their_limit() {
     let mut command = Command::new("prlimit");
     command.args(["--nofile=20:20", "--"]).arg(tare().get_program());
     command.args(["record", "-e", "cpu-clock", "-o"]).arg(place.file());
-    // A group of more events than there are descriptors.
+    // Together the groups need more descriptors than the limit allows.
     command
         .args(["-e", "{page-faults,context-switches,cpu-migrations,minor-faults,major-faults}:S"]);
     command.args(["-e", "{task-clock,page-faults,context-switches,cpu-migrations,minor-faults}:S"]);
@@ -94,7 +95,8 @@ fn few_descriptors_are_called_by_their_limit() {
     assert!(said.starts_with("tare: ") && said.contains("ulimit -"), "{said}");
 }
 
-/// A seccomp filter, as containers have, makes each system call of a recording fail in turn.
+/// A seccomp filter, as containers have, makes the system calls of the recorder's main thread fail,
+/// one after the other.
 #[test]
 fn a_filter_that_refuses_any_system_call_is_survived() {
     // Without these a program can't start, exit, allocate or print; or they never fail.
@@ -224,7 +226,7 @@ fn without_proc_and_sys_there_is_a_recording_or_a_reason() {
     }
 }
 
-/// Pids are reused after some hundred, in a pid namespace with its own limit (Linux 6.14 and
+/// Pids stay below 400 and are reused, in a pid namespace with its own limit (Linux 6.14 and
 /// later).
 #[test]
 fn numbers_of_processes_that_come_again_are_kept_apart() {

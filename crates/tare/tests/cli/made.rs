@@ -79,7 +79,7 @@ impl SampleStream {
         self.record(kind::PERF_RECORD_LOST, 0, &[1, records, PID | PID << 32, time_ns]);
     }
 
-    /// A function's name.
+    /// Names a function in the perf map.
     pub(crate) fn name(&mut self, function: u64, name: &str) {
         writeln!(self.names, "{:x} 10 {name}", CODE + function * 16).unwrap();
     }

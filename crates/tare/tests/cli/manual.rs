@@ -1,4 +1,4 @@
-//! The installed manual pages and shell completions.
+//! The manual pages and shell completions that the example `manual` writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

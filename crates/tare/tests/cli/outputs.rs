@@ -17,7 +17,7 @@ fn recording(folder: &Path) -> PathBuf {
     file
 }
 
-/// Each command that writes a file, with the option that names the file last.
+/// Commands that write a file, each with the option that names the file last.
 fn writers(recording: &str) -> Vec<Vec<&str>> {
     let mut writers = vec![
         vec!["stat", "-e", "page-faults:u", "true", "-o"],

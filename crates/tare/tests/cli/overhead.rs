@@ -1,5 +1,4 @@
-//! `tare overhead`: short studies on the real kernel. The tests assert no times, only properties
-//! that hold on any machine.
+//! `tare overhead`: short studies on the real kernel.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::{Unprivileged, is_root, stderr, tare, workload};
 
-/// tare with a state directory of its own.
+/// Runs `tare overhead` with this state directory.
 fn overhead(state: &Path, args: &[&str]) -> Output {
     tare().arg("overhead").args(args).env("XDG_STATE_HOME", state).output().unwrap()
 }

@@ -19,7 +19,7 @@ fn recording(folder: &tempfile::TempDir) -> PathBuf {
     file
 }
 
-/// Asserts that tare refuses the words with wrong usage, in one line that holds `answer`.
+/// Asserts that tare refuses the words with status 2, in one line that contains `answer`.
 fn refuses(words: &[&str], answer: &str) {
     let output = tare().args(words).output().unwrap();
     let said = stderr(&output);

@@ -115,7 +115,8 @@ fn refuses_unsupported_commands_with_the_tables_reason() {
     }
 }
 
-/// Examples in perf's manual pages for these commands, except those with options that tare lacks.
+/// Examples in perf's manual pages for report, script, record and stat, except those with options
+/// that tare lacks.
 const EXAMPLES: [&str; 35] = [
     "report -F +period,sample",
     "report --time 10%/2",

@@ -1,4 +1,4 @@
-//! Tries each option of perf that docs/perf-options.md calls the same.
+//! Tries each option of perf that docs/perf-options.md calls the same or accepted.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -36,7 +36,8 @@ fn recording(name: &str) -> Scratch {
     folder
 }
 
-/// The argument of an option.
+/// Arguments of options; a command before the name limits the entry to it. `pid` and `tid` get this
+/// process's id, and all others 10.
 const VALUES: [(&str, &str); 59] = [
     ("report field-separator", ";"),
     ("column-widths", "8,10"),

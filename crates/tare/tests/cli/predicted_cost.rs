@@ -91,7 +91,7 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
     assert!((expected - share).abs() < 1e-3 * expected, "{expected} {share}");
 }
 
-/// The stored costs of a sample.
+/// The files with stored costs of a sample.
 fn kept(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder.join("tare/overhead"));
     files.into_iter().flatten().map(|file| file.unwrap().path()).collect()

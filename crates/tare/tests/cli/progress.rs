@@ -56,7 +56,7 @@ fn where_nobody_could_see_it_or_it_would_be_in_the_way_there_is_none() {
     for (before, after) in [
         ("", "report --stdio -i fifo >out 2>err"),
         ("TERM=dumb", "report --stdio -i fifo >out"),
-        // Output continues while the line is shown.
+        // `script` prints while it reads.
         ("", "script -i fifo"),
         ("", "script -i fifo | cat >out"),
     ] {

@@ -1,5 +1,5 @@
-//! `tare report` and `tare script` on recordings of all kinds, compared with perf where perf can
-//! read them.
+//! `tare report` and `tare script` on recordings of several kinds, compared with perf where perf
+//! can read them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -241,7 +241,8 @@ mod made {
         record(kind::PERF_RECORD_SAMPLE, 2, &body)
     }
 
-    /// A command followed by events on whole CPUs, whose children each fork one child.
+    /// A command followed by events on whole CPUs. `count` processes, each forked by the one
+    /// before, have one sample each. One more sample is of another process.
     pub(super) fn generations(count: i32) -> Vec<u8> {
         let follow =
             Follow { mode: FollowMode::System, root: 10, tasks: None, ..Follow::default() };

@@ -41,7 +41,7 @@ fn a_command_leaves_samples_a_ledger_and_its_status() {
     assert!(text.contains("tare: overhead ") && text.contains(" (recorder: "), "{text}");
     let Some(lines) = perf_script(&["-F", "tid,time"], &place.file()) else { return };
     assert_eq!(lines.len(), found.samples);
-    // The recording holds only the command's process, nothing of tare.
+    // The recorder has no samples.
     assert!(!found.tids.contains(&ledger.recorder.pid));
 }
 
@@ -53,7 +53,8 @@ fn quiet_is_quiet() {
     assert!(read(&place.file()).finished);
 }
 
-/// The threads that tracepoints name: in their fields, and as the current thread.
+/// The number of lines in which a tracepoint names one of the threads: in a field, or as the
+/// current thread.
 fn named(script: &[String], tids: &[i32]) -> usize {
     let names = |line: &&String| {
         let (tid, fields) = line.trim_start().split_once(' ').unwrap_or_default();

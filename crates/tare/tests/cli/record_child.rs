@@ -51,7 +51,6 @@ fn what_the_waiting_child_does_is_in_no_file() {
     }
 }
 
-/// A child that never executes a program leaves no samples.
 #[test]
 fn a_child_that_executes_nothing_has_no_samples() {
     if !is_root() {

@@ -1,5 +1,5 @@
-//! `tare record --output-path direct` on several file systems, each an image mounted in a private
-//! namespace.
+//! `tare record --output-path` `direct` and `auto` on several file systems, each an image mounted
+//! in a private namespace.
 
 use std::fs::{self, File};
 use std::path::Path;

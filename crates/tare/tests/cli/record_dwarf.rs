@@ -26,7 +26,7 @@ fn mappings(path: &Path) -> BTreeMap<String, (usize, usize)> {
     mappings
 }
 
-/// Asserts that program and C library have mappings of both kinds.
+/// Asserts that the C library has mappings of both kinds.
 fn has_data(mappings: &BTreeMap<String, (usize, usize)>, what: &str) {
     let libc =
         mappings.iter().find(|(path, _)| path.contains("/libc.so") || path.contains("/libc-"));

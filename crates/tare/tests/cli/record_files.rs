@@ -1,5 +1,5 @@
-//! `tare record` into a series of files and into a file of limited size: each file describes itself
-//! alone.
+//! `tare record` into a series of files and into a file of limited size: each file can be read
+//! without the others.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ fn files_end_after_a_time() {
     assert_eq!(said(&stderr(&output)), check_ledgers(&files));
 }
 
-/// Waits until `count` recordings exist.
+/// Waits until `number` recordings exist.
 fn wait_for_files(folder: &Path, number: usize) {
     let patience = Instant::now() + Duration::from_secs(20);
     while recordings(folder).len() < number {
@@ -148,7 +148,7 @@ fn sigusr2_has_what_there_is_written() {
     }
 }
 
-/// Positions of all records of a kind, and of those that name this process.
+/// Positions of the COMM and of the MMAP2 records of a process, and of the last sample.
 fn places(path: &Path, pid: u32) -> (Vec<usize>, Vec<usize>, usize) {
     let mut reader = Reader::open(std::fs::File::open(path).unwrap()).unwrap();
     let mut comms = Vec::new();

@@ -39,7 +39,7 @@ impl FollowRecording {
             .unwrap()
     }
 
-    /// Shares of samples by command name, in percent.
+    /// The report by command name.
     fn report(&self) -> String {
         let output = tare()
             .args(["report", "-G", "--sort", "comm", "-i"])
@@ -79,7 +79,7 @@ fn transient_cgroups() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the command can get a cgroup here; otherwise prints that the test is skipped.
+/// Whether the command can get a cgroup here; if root can't make one, prints the reason.
 fn has_cgroup() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
@@ -290,7 +290,7 @@ fn what_killed_recorders_leave_is_swept() {
     }
 }
 
-/// Runs a recorder and kills every second one. Returns the cgroup that it leaves.
+/// Runs a recorder, and kills it if the number is even. Returns the cgroup of a killed one.
 fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
     let killed = number.is_multiple_of(2);
     let file = folder.join(number.to_string());
@@ -313,7 +313,7 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
         std::thread::sleep(Duration::from_millis(5));
     }
     if killed {
-        // By now the command runs.
+        // Wait until the command runs.
         while made.as_ref().is_some_and(|path| {
             std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().is_empty()
         }) {
@@ -328,7 +328,6 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
     made
 }
 
-/// Returns the difference together with the recorder's messages.
 #[test]
 fn a_command_that_cannot_run_leaves_no_cgroup() {
     let before = transient_cgroups().len();

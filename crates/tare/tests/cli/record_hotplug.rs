@@ -1,6 +1,6 @@
 //! `tare record` while a CPU goes offline and comes back. This disturbs the whole machine, so it
-//! runs only if the kernel's command line contains `tare_hotplug`, as in a guest, or with
-//! `TARE_TEST_HOTPLUG=1`.
+//! runs only as root, and only if the kernel's command line contains `tare_hotplug`, as in a guest,
+//! or with `TARE_TEST_HOTPLUG=1`.
 
 use std::fs::File;
 use std::path::Path;

@@ -26,7 +26,7 @@ fn marks(path: &Path) -> (usize, usize) {
             continue;
         }
         let time_ns = entry.description.lookup().time_ns(&entry.record).unwrap_or(0);
-        // Synthesized records have no time.
+        // Records without a time are in order.
         late += usize::from(time_ns > 0 && time_ns < before_previous);
         newest = newest.max(time_ns);
     }

@@ -1,4 +1,4 @@
-//! `tare record` with each of its options: tare and perf read the recording and find as many
+//! `tare record` with its options: tare and perf read the recording and find as many
 //! samples as the ledger states; perf also copies it.
 
 use std::fs::File;
@@ -34,7 +34,7 @@ fn samples_of_ledger(text: &str) -> usize {
     line.rsplit(' ').next().unwrap_or_default().replace(',', "").parse().unwrap()
 }
 
-/// Runs tare on a recording and returns its stdout.
+/// Runs tare on a recording and returns its output.
 fn own(args: &[&str], file: &Path) -> Output {
     let output = tare().args(args).arg("-i").arg(file).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "tare {args:?}: {}", stderr(&output));
@@ -84,8 +84,7 @@ fn samples_of_copy(file: &Path) -> usize {
     samples
 }
 
-/// Records with these options, and a default command if they name none, and checks what perf and
-/// tare read.
+/// Records a command with these options, and checks what perf and tare read.
 fn check(options: &str, command: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let options_typed = shlex::split(options).unwrap();
@@ -137,7 +136,7 @@ fn check(options: &str, command: &[&str]) {
     }
 }
 
-/// Runs all options, two at a time, each with some dozen samples.
+/// Checks all options, two at a time.
 fn check_all(options: &[&str]) {
     if !ready() {
         return;
@@ -242,7 +241,8 @@ fn where_and_when() {
 /// Without call chains, which perf prints for a stream even if they weren't requested.
 const RECORD: &str = "\"$TARE\" record -e cpu-clock -c 100000 --no-call-graph";
 
-/// tare and perf read the same bytes as a stream and as a file. perf 6.1 fails on small compressed
+/// tare reads the recording from stdin and from its file. perf reads it from stdin, and copies it,
+/// unless it is compressed: perf 6.1 fails on small compressed
 /// streams, including its own, with `Couldn't decompress data`.
 fn check_stream(stream: &Path, in_ledger: usize, is_compressed: bool) {
     let read = |reader: &str, words: &[&str]| {
@@ -307,7 +307,6 @@ fn streams() {
     }
 }
 
-/// Only the time between `enable` and `disable` is recorded.
 #[test]
 fn a_command_switches_its_own_recording() {
     if !ready() {
@@ -361,7 +360,7 @@ fn cgroups() {
     check("-e cs,faults -G /,/", &WORK);
 }
 
-/// Options that the machine doesn't support are refused with a remedy, and no file is written.
+/// Options that the event doesn't support and unknown events are refused, and no file is written.
 #[test]
 fn refusals_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();

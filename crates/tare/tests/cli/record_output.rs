@@ -103,7 +103,7 @@ fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
     }
 }
 
-/// Two sizes of the file's end, which descriptions of tracepoints enlarge.
+/// Descriptions of tracepoints enlarge the file's end, which must fit too.
 #[test]
 fn a_full_disk_ends_a_compressed_recording_of_tracepoints() {
     for path in ["write", "mmap", "direct"] {
@@ -237,7 +237,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Kills a recorder `milliseconds` after its first samples.
+/// Kills a recorder `at` milliseconds after its first samples, and counts the samples of its file.
 fn kill_and_read(recorder: &mut Command, way: &[&str], at: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
 use crate::support::{ProcessGuard, Unprivileged, is_root, sh, stderr, tare};
 
-/// Policy and realtime priority of each thread, by name (proc(5), the last words of `stat`).
+/// Name, policy and realtime priority of each thread (proc(5), fields 2, 41 and 40 of `stat`).
 fn priorities(pid: u32) -> Vec<(String, u32, u32)> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of = |task: std::io::Result<std::fs::DirEntry>| {
@@ -215,7 +215,8 @@ fn nobody_is_woken_to_flush_what_is_not_kept() {
     assert!(not_kept + 2 <= kept, "{not_kept} {kept}");
 }
 
-/// Rings for events at a known rate are smaller than for other events.
+/// Rings for clocks, without stack copies, records of switches or overwriting, are smaller than for
+/// other events.
 #[test]
 fn rings_are_as_large_as_what_comes_in_some_seconds() {
     if !is_root() {

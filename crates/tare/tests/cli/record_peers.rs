@@ -1,5 +1,5 @@
 //! perf (`report`, `script`, `inject`), the crate `linux-perf-data` and the project's own reader
-//! find the same samples in tare's recordings and skip its notes.
+//! find the same samples in tare's recordings.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -36,7 +36,7 @@ const OPTIONS: &[&[&str]] = &[
     &["-G", "/", "-e", "cpu-clock"],
 ];
 
-/// Runs perf on a recording through a pipe, because `inject` of perf 6.1 takes the header of a
+/// Runs perf with a recording on stdin, because `inject` of perf 6.1 takes the header of a
 /// stream in a file for a record. Without perf, prints the reason and returns `None`.
 fn perf_on_stream(words: &[&str], input: &Path) -> Option<String> {
     perf_with(Command::new("perf").args(words).args(["-i", "-"]).stdin(File::open(input).unwrap()))
@@ -86,7 +86,7 @@ fn samples_of_crate(path: &Path, options: &[&str]) -> usize {
     samples
 }
 
-/// The numbers of samples and of notes.
+/// The number of samples, and the notes.
 fn samples_of_reader(path: &Path) -> (usize, Vec<Vec<u8>>) {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     let mut samples = 0;
@@ -159,7 +159,6 @@ fn a_stream_has_the_samples_and_the_notes() {
     injected(&path, &folder.path().join("copy"), samples);
 }
 
-/// Only perf reads compressed records here.
 #[test]
 fn perf_reads_compressed_recordings_with_their_notes() {
     let folder = tempfile::tempdir().unwrap();

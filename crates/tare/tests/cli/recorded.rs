@@ -12,7 +12,7 @@ use tare_format::record::{Record, Sample, kind};
 
 use crate::support::{sh, stderr, tare};
 
-/// A folder with a recording in it.
+/// A temporary folder for one recording.
 pub(crate) struct RecordingFolder {
     pub(crate) folder: tempfile::TempDir,
 }
@@ -99,7 +99,7 @@ pub(crate) fn samples_of(ledger: &Ledger) -> usize {
     ledger.events.iter().map(|event| usize::try_from(event.samples).unwrap()).sum()
 }
 
-/// Waits until a recording's first bytes are in its file.
+/// Waits until a recording's first bytes are in its file, and 100 ms more.
 pub(crate) fn wait_for(path: &Path) {
     let patience = Instant::now() + Duration::from_secs(20);
     while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The path of a compiled workload from `workloads/`. Building tare needs a C compiler anyway.
+/// Builds the workloads in `workloads/` and returns the path of one. Building tare needs a C
+/// compiler anyway.
 pub(crate) fn workload(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("workloads");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/build.sh");
@@ -97,7 +98,7 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// A process that is killed and reaped on drop, also if the test fails.
+/// A process that is ended and reaped on drop, also if the test fails.
 #[derive(Debug)]
 pub(crate) struct ProcessGuard(Child);
 
@@ -139,7 +140,8 @@ impl DerefMut for ProcessGuard {
 }
 
 impl Drop for ProcessGuard {
-    /// Sends SIGTERM first, so that a recorder also ends its command.
+    /// Sends SIGTERM, so that a recorder also ends its command, and SIGKILL if the process is still
+    /// alive after 5 s.
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
             let _ = rustix::process::kill_process(
