@@ -116,7 +116,7 @@ impl Drop for PageBuffer {
 }
 
 /// Copies bytes to memory that nothing reads soon. From [`FEW`] bytes on, whole lines go past the
-/// caches. `to` is as long as `from`.
+/// caches on x86-64. `to` is as long as `from`.
 fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     if from.len() < FEW {
         return to.copy_from_slice(from);
@@ -153,7 +153,7 @@ fn copy_lines(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies whole lines.
+/// Copies through the caches: only the version for x86-64 bypasses them.
 #[cfg(not(target_arch = "x86_64"))]
 fn copy_lines(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);

@@ -114,8 +114,8 @@ impl Tracefs {
             .map_err(|error| self.reason(&path, io::Error::new(ErrorKind::InvalidData, error)))
     }
 
-    /// Returns the names of the fields that a filter can use, including the fields that all
-    /// tracepoints have.
+    /// Returns the names of a tracepoint's fields, including those that all have (`common_pid`).
+    /// Filters can also use the kernel's generic fields (`CPU`, `COMM`), which aren't listed.
     ///
     /// # Errors
     /// Fails with [`TracefsError::NoSuch`] for an unknown name, and if the file can't be read.

@@ -73,7 +73,7 @@ impl Entry {
     }
 }
 
-/// The entries of one event, unordered.
+/// The entries of one event. [`table`] returns them unordered.
 #[derive(Clone, Debug)]
 pub struct ProfileTable {
     /// An entry for each combination of sort keys.

@@ -50,8 +50,9 @@ fn comparable(attr: &Attr) -> String {
     .to_string()
 }
 
-/// Returns the attributes that `perf stat -vv` prints. perf retries an event with fewer features,
-/// so equal attributes in a row are one event.
+/// Returns the comparable parts of the attributes that `perf stat -vv` prints. perf prints an event
+/// again when it retries without a feature that `comparable` ignores, so equal neighbours are one
+/// event.
 fn read_perf_attrs(text: &str) -> Option<Vec<String>> {
     let output = Command::new("perf").args(["stat", "-vv", "-e", text, "true"]).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

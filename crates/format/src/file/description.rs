@@ -14,7 +14,8 @@ use crate::record::{Events, HeaderAttr, Layout, RawRecord, Record, Update};
 /// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
-    /// As passed to the kernel.
+    /// As passed to the kernel. Of off-CPU time, which the recorder measures itself: as it would be
+    /// passed.
     pub attr: Attr,
     /// The ids of its counters.
     pub ids: Vec<u64>,

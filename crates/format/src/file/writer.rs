@@ -69,7 +69,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 /// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDescription {
-    /// As passed to the kernel.
+    /// As passed to the kernel. Of off-CPU time, which the recorder measures itself: as it would be
+    /// passed.
     pub attr: Attr,
     /// The ids of its counters, one for each CPU or thread that it is opened on.
     pub ids: Vec<u64>,
@@ -281,11 +282,11 @@ impl Description {
         Ok(stream)
     }
 
-    /// Returns the end of a file. `data` is the range of its records, which follow the bytes of
-    /// [`Description::beginning`].
+    /// Returns the bytes that complete a file: those after its records, and its new header. `data` is
+    /// the range of the records, which follow the bytes of [`Description::beginning`].
     ///
     /// # Errors
-    /// Fails with [`WriteError::NotARange`].
+    /// Fails with [`WriteError::NotARange`] if `data` ends before it starts, or beyond 8 EiB.
     pub fn ending(&self, data: &Range<u64>) -> Result<Ending, WriteError> {
         if data.start > data.end || i64::try_from(data.end).is_err() {
             return Err(WriteError::NotARange { start: data.start, end: data.end });

@@ -7,8 +7,8 @@ use aya::maps::{Array, MapData, RingBuf};
 use super::error::BpfError;
 use super::object::LoadedObject;
 
-/// Most records that one drain hands over while programs write, so that a fast writer can't keep
-/// the reader forever.
+/// Maximum number of records per drain while programs run, so that a fast writer can't keep the
+/// reader forever.
 const BATCH: usize = 10_000;
 
 /// The ring buffer, and the count of records that it had no room for.

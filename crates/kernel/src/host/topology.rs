@@ -55,7 +55,7 @@ pub enum CpuGroup {
         die: i32,
         /// The cache's level; 0 without one.
         level: u8,
-        /// The first CPU that shares it, as in perf.
+        /// The first CPU that shares it, as in perf; -1 without one.
         cache: i32,
     },
     /// A NUMA node.

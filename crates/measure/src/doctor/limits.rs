@@ -10,8 +10,8 @@ use super::remedy;
 const WANTED_EVENTS: u64 = 64;
 /// Size of a CPU's ring buffer, in KiB, that is sufficient for bursts of samples.
 const WANTED_RING_KIB: u64 = 8192;
-/// The kernel's default limit of the sampling rate, in Hz. It lowers the limit if its interrupts
-/// are slow.
+/// The kernel's default limit on the sampling rate, in Hz. The kernel lowers the limit if sampling
+/// interrupts take too long.
 const USUAL_RATE: i64 = 100_000;
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {

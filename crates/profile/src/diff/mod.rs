@@ -4,8 +4,8 @@
 //! profile of a recording -- names without compiler suffixes --> DiffEntry
 //! DiffEntry -> weight in each run of each side
 //! ```
-//! Each recording has its own ids, so entries are matched by name. `tare_measure::statistics` tests
-//! the differences.
+//! Each recording has its own ids, so entries are matched by name. `tare_measure::compare::runs`
+//! tests the differences.
 
 mod name;
 

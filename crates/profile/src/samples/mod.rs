@@ -39,7 +39,7 @@ pub struct SampledTask {
     pub cgroup: Option<StringId>,
 }
 
-/// The location of a sample in code.
+/// The leaf, call chain, tracepoint text and values of further sort keys of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SampleLocation {
     /// The frame in which the sample was taken.

@@ -65,7 +65,7 @@ struct OpenWait {
 /// Threads, and the sums of their waits.
 #[derive(Debug)]
 pub(super) struct Waits {
-    /// Whether threads without a record of their fork count too.
+    /// Whether all tasks are followed: a thread that wasn't added counts from its first switch on.
     all: bool,
     /// The recorder's process, if its waits don't count.
     left_out: Option<i32>,
@@ -92,7 +92,8 @@ impl Waits {
         }
     }
 
-    /// Adds an existing thread; `waits` is the start and the state of its wait.
+    /// Adds a thread. `waits` is the start (ns) and the state of its wait; `None` if it doesn't wait.
+    /// Threads of the recorder that don't count aren't followed.
     pub(super) fn add(&mut self, pid: i32, tid: i32, is_followed: bool, waits: Option<(u64, u32)>) {
         let wait =
             waits.map(|(start_ns, state)| OpenWait { start_ns, state, callchain: [].into() });

@@ -2,11 +2,11 @@
 
 use aya::Pod;
 
-/// Number of registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct
+/// Number of registers in a copy: `struct pt_regs` of `arch/x86/include/uapi/asm/ptrace.h`, `struct
 /// user_pt_regs` of arm64.
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS: usize = 21;
-/// Number of registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct
+/// Number of registers in a copy: `struct pt_regs` of `arch/x86/include/uapi/asm/ptrace.h`, `struct
 /// user_pt_regs` of arm64.
 #[cfg(not(target_arch = "x86_64"))]
 pub const REGISTERS: usize = 34;
