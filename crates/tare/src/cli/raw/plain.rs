@@ -1,7 +1,8 @@
 //! A parser for command lines of `stat` and `record` that hold plain options only. It reads them by
 //! the definitions that clap has too, without building clap's description: describing and parsing
-//! by clap takes four fifths of the instructions of `tare stat --null true`. Abbreviations, joined
-//! words (`-F99`, `--freq=99`), lists, conflicts and errors are left to clap.
+//! by clap takes four fifths of the instructions of `tare stat --null true`. Other command lines
+//! are left to clap: those with abbreviations, joined words (`-F99`, `--freq=99`), conflicts,
+//! errors or other kinds of options.
 
 use std::ffi::OsString;
 

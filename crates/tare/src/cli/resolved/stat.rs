@@ -55,8 +55,7 @@ pub struct Stat {
 pub struct CountedEvents {
     /// The events, by group.
     pub groups: Vec<EventGroup>,
-    /// Whether `-e` names them, or `--null` leaves none. Default events that can't be counted are
-    /// no failures.
+    /// Whether `-e` names them, or `--null` leaves none. Otherwise they are the default events.
     pub by_name: bool,
     /// Whether they need a CPU PMU, and this machine is known to have none.
     pub no_cpu_pmu: bool,

@@ -120,7 +120,7 @@ pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal
 }
 
 /// Returns the first character that a shell would interpret: one of ``$`|&;<>()*?`` outside quotes,
-/// or one of ``$` `` in double quotes.
+/// or a dollar sign or backquote in double quotes.
 fn find_shell_operator(text: &[u8]) -> Option<char> {
     let mut quote = None;
     let mut bytes = text.iter().copied();

@@ -3,8 +3,7 @@ use std::path::PathBuf;
 use crate::cli::raw::DEFAULT_RECORDING;
 use crate::cli::raw::definition::options;
 
-/// Longest time that records stay in the ring buffers, in milliseconds, unless `--flush-interval`
-/// says otherwise.
+/// Default of `--flush-interval` in milliseconds; also the limit of `tare top`'s flush interval.
 pub const FLUSH_INTERVAL_MS: u64 = 250;
 
 options! {
