@@ -13,7 +13,7 @@ use tare_measure::stat::{CountedRun, ThreadNames};
 use super::exact::{TURN, Turns};
 use super::session::StatSession;
 use crate::cli::resolved::schedule::Begin;
-use crate::cli::resolved::stat::{StatForm, StatTarget};
+use crate::cli::resolved::stat::StatTarget;
 use crate::command::control::{Control, Order};
 use crate::command::supervise::{EndCause, Ending, Supervisor, Wake};
 
@@ -46,12 +46,10 @@ pub(super) fn run(
     let folder = cgroup.as_ref().map(AsFd::as_fd);
     let signals = session.signals;
     let files = &session.files;
-    // A child that shares tare's memory starts faster, but its peak memory includes tare's, which
-    // only the document shows.
-    let shows_memory = session.stat.output.form == StatForm::Document;
+    // A child that shares tare's memory starts faster. The kernel then counts tare's memory as its
+    // peak, which the document shows.
     let fork = |command| match folder {
         Some(_) => WaitingChild::fork_into(command, signals, files, folder),
-        None if shows_memory => WaitingChild::fork(command, signals, files),
         None => WaitingChild::fork_sharing(command, signals, files),
     };
     let child = session.command.as_ref().map(fork).transpose()?;
