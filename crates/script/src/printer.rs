@@ -311,8 +311,8 @@ impl<'a> LinePrinter<'a> {
         }
     }
 
-    /// Adds the local date and time, as perf does: `N/A` if the recording has no reading of its clock
-    /// beside the time of day.
+    /// Adds the local date and time, as perf does: `N/A` if the recording has no reading of its
+    /// clock beside the time of day.
     fn add_time_of_day(&self, text: &mut Vec<u8>, time_ns: u64) {
         let Some((clock, local_time)) = self.clock.zip(self.options.local_time) else {
             text.extend_from_slice(b"N/A ");

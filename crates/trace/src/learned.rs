@@ -27,8 +27,8 @@ impl FieldBytes {
         &rest[..self.size.min(rest.len())]
     }
 
-    /// Returns the field up to its NUL byte; of a dynamic one (`__data_loc`), the text that it refers
-    /// to.
+    /// Returns the field up to its NUL byte; of a dynamic one (`__data_loc`), the text that it
+    /// refers to.
     pub(crate) fn text<'a>(&self, raw: &'a [u8], endian: Endian) -> &'a [u8] {
         let mut bytes = self.bytes(raw);
         if let Some(base) = self.dynamic_base {

@@ -282,8 +282,8 @@ impl Description {
         Ok(stream)
     }
 
-    /// Returns the bytes that complete a file: those after its records, and its new header. `data` is
-    /// the range of the records, which follow the bytes of [`Description::beginning`].
+    /// Returns the bytes that complete a file: those after its records, and its new header. `data`
+    /// is the range of the records, which follow the bytes of [`Description::beginning`].
     ///
     /// # Errors
     /// Fails with [`WriteError::NotARange`] if `data` ends before it starts, or beyond 8 EiB.

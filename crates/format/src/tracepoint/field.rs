@@ -37,8 +37,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns the offset in the record from which a dynamic field's own offset counts; `None` for a
-    /// field whose bytes are in itself.
+    /// Returns the offset in the record from which a dynamic field's own offset counts; `None` for
+    /// a field whose bytes are in itself.
     #[must_use]
     pub fn dynamic_base(&self) -> Option<usize> {
         match self.location {

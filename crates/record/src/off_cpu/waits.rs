@@ -92,8 +92,8 @@ impl Waits {
         }
     }
 
-    /// Adds a thread. `waits` is the start (ns) and the state of its wait; `None` if it doesn't wait.
-    /// Threads of the recorder that don't count aren't followed.
+    /// Adds a thread. `waits` is the start (ns) and the state of its wait; `None` if it doesn't
+    /// wait. Threads of the recorder that don't count aren't followed.
     pub(super) fn add(&mut self, pid: i32, tid: i32, is_followed: bool, waits: Option<(u64, u32)>) {
         let wait =
             waits.map(|(start_ns, state)| OpenWait { start_ns, state, callchain: [].into() });

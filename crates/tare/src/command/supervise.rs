@@ -180,7 +180,8 @@ impl<'a> Supervisor<'a> {
     /// [`Wake`] reports.
     ///
     /// # Errors
-    /// Fails if polling or reading signals fails, or if the command's program could not be executed.
+    /// Fails if polling or reading signals fails, or if the command's program could not be
+    /// executed.
     pub(crate) fn wait(
         &mut self,
         files: &[BorrowedFd<'_>],
@@ -329,8 +330,9 @@ impl WatchedTargets<'_> {
 }
 
 impl Ending {
-    /// The status to exit with: the command's own, or 0 if it still runs, or died of the SIGTERM that
-    /// tare sent though no signal had asked tare to end. Without a command, 128 + signal, or 0.
+    /// The status to exit with: the command's own, or 0 if it still runs, or died of the SIGTERM
+    /// that tare sent though no signal had asked tare to end. Without a command, 128 + signal, or
+    /// 0.
     pub(crate) fn exit(&self) -> Exit {
         match (self.exited, self.signal) {
             (Some(ended), None)
