@@ -1,11 +1,11 @@
-//! Writes what belongs beside the program: manual pages, and completions for shells.
+//! Writes manual pages and shell completions.
 //!
 //! ```text
 //! manual FOLDER
 //! FOLDER/man1/tare.1, tare-stat.1 …    FOLDER/bash/tare    FOLDER/zsh/_tare    FOLDER/fish/tare.fish
 //! ```
-//! They are made from the options that the program itself is described by, and not by the program:
-//! it would carry the generators with it.
+//! The generators read clap's description of tare. They aren't part of the program, to keep it
+//! small.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use tare::cli::raw::Tare;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("name a folder")?);
     let mut command = Tare::command();
-    // Subcommands are described when they are named, or now.
+    // `build` describes the arguments of subcommands, which are deferred.
     command.build();
     for (shell, name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
         let folder = folder.join(name);

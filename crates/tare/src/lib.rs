@@ -1,5 +1,4 @@
-//! The command line of tare. Only this crate exits or reads the environment, and only it and
-//! `tare-tui` print.
+//! The command line of tare: options, commands, messages and exit statuses.
 
 pub mod cli;
 pub mod command;

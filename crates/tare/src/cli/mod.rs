@@ -1,5 +1,6 @@
 //! The command line: `raw` defines the options, `resolved` turns them into typed options of the
-//! libraries, `perf` answers perf's options that tare lacks.
+//! libraries, `perf` handles perf's options and commands that tare lacks, accepts without effect,
+//! or has under another name.
 
 pub mod perf;
 pub mod raw;
@@ -11,8 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::exit::{Exit, say};
 
-/// Prints the help or version that was asked for, or an error message in tare's form. `name` is the
-/// first argument.
+/// Prints help, the version, or an error message in tare's form. `name` is the first argument.
 pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

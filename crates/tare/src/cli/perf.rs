@@ -19,7 +19,7 @@ pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
 pub const WITH_BUILDID_DIR: [&str; 8] =
     ["annotate", "archive", "diff", "export", "flame", "report", "script", "top"];
 
-/// Commands that have subcommands in perf, such as `perf sched latency`, and none here.
+/// Commands whose subcommands in perf, such as `perf sched latency`, have a section in the table.
 pub const FAMILIES: [&str; 2] = ["sched", "lock"];
 
 /// Prefix of the reason why an option is accepted without effect and without a message.
@@ -96,7 +96,7 @@ impl PerfOption {
         Some(option)
     }
 
-    /// Returns the option with its dashes.
+    /// Returns the long option, or otherwise the short one, with its dashes.
     #[must_use]
     pub fn typed(&self) -> String {
         match (self.long, self.short) {
@@ -227,7 +227,7 @@ pub(super) fn answer_option(command: &str, typed: &str) -> Option<String> {
     answer(&format!("{command} {typed}"), &option)
 }
 
-/// Returns the answer to an unknown command, if perf has it.
+/// Returns the answer to an unknown command of perf. `None` if perf lacks it too.
 pub(super) fn answer_command(typed: &str) -> Option<String> {
     answer(typed, &commands().find(|command| command.long == Some(typed))?)
 }
@@ -333,7 +333,7 @@ mod tests {
             let says = !option.text.is_empty();
             let may_be_silent = matches!(option.state, Support::Same | Support::NotYet);
             assert!(says || may_be_silent, "{option:?}");
-            // An option that is accepted silently counts as the same.
+            // An option accepted silently counts as `Same`, one accepted with a message as `Never`.
             let expected = if option.message().is_some() { Support::Never } else { Support::Same };
             assert!(!option.is_accepted() || option.state == expected, "{option:?}");
         }

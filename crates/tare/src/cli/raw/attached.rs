@@ -47,7 +47,8 @@ fn needs_value(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
-/// Rewrites the letters of one word. Returns whether the last one takes the next word as its value.
+/// Inserts the `=` into a word of one-letter options. Returns whether the last letter takes the
+/// next word as its value.
 fn short_options(command: &Command, word: &[u8], argument: &mut OsString) -> bool {
     for (at, &letter) in word.iter().enumerate().skip(1) {
         let option =

@@ -15,7 +15,7 @@ pub(super) fn with_default(arg: Arg, default: &str) -> Arg {
 }
 
 /// Declares a struct of options. Each field has clap's attributes: names, value, help, conflicts
-/// and default (`default_value_t = …`, a constant where other code needs it too).
+/// and default (`default_value = …`, or `default_value_t = …` with a constant).
 macro_rules! options {
     (
         $(#[$($attribute:tt)*])*

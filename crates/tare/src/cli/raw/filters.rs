@@ -3,7 +3,8 @@
 use super::definition::options;
 
 options! {
-    /// Names of commands, binaries and functions. Their letters differ by command, as in perf.
+    /// Names of commands, binaries and functions. Their short options differ by command, as in
+    /// perf.
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Filters")]
     pub struct NameFilterArgs {

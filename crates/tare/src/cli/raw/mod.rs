@@ -166,8 +166,8 @@ pub enum TareCommand {
 }
 
 impl Tare {
-    /// Parses arguments, and notes which `-e` each `--filter` follows: clap keeps the order of each
-    /// option, not across options.
+    /// Parses arguments, after perf's options before the command, and notes which `-e` each
+    /// `--filter` follows, which clap's structs don't keep.
     ///
     /// # Errors
     /// Fails if clap rejects the arguments, or if they ask for help or the version.
@@ -185,7 +185,7 @@ impl Tare {
         Ok(tare)
     }
 
-    /// Whether `-a` stands beside tasks.
+    /// Whether `-a` is given with `-p`, `-t` or `-u`.
     fn names_tasks_and_machine(&self) -> bool {
         let (running, user) = match &self.command {
             TareCommand::Stat(stat) => (&stat.target.running, &None),
@@ -199,7 +199,8 @@ impl Tare {
         running.all_cpus && names_tasks
     }
 
-    /// Parses arguments by clap's description of all commands.
+    /// Parses arguments with clap. If this fails at an option of perf without effect, tries again
+    /// with these options added, and prints their messages.
     fn parse_described(args: Vec<OsString>) -> Result<Self, clap::Error> {
         let error = match typed(args.clone(), Self::command()).and_then(Self::from_matches) {
             Err(error) => error,
@@ -236,7 +237,7 @@ impl Tare {
 }
 
 /// Arguments as matched by clap. clap's structures are never freed: freeing takes time, and the
-/// process ends soon.
+/// kernel does it at the exit.
 struct ClapMatches {
     matches: ManuallyDrop<ArgMatches>,
     /// Whether `--` stands before the command that is run.

@@ -66,7 +66,7 @@ options! {
 }
 
 options! {
-    /// Sort keys of `tare report`, and the weight of a sample.
+    /// Sort keys, columns and weights of `tare report`.
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Rows")]
     pub struct KeyArgs {

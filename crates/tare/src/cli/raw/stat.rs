@@ -39,7 +39,7 @@ options! {
         #[command(flatten)]
         pub target: CountedTargetArgs,
 
-        /// How often and how long the command runs.
+        /// Runs, intervals, start and end.
         #[command(flatten)]
         pub schedule: ScheduleArgs,
 
@@ -122,7 +122,7 @@ options! {
 }
 
 options! {
-    /// When `tare stat` counts.
+    /// Runs, intervals, start and end of `tare stat`.
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Schedule")]
     pub struct ScheduleArgs {
@@ -271,7 +271,7 @@ options! {
     }
 }
 
-/// Parses `L2` or `2`, as in perf; 0 is the last level.
+/// Parses the level of a cache, at most 4: `L2`, as in perf, or `2`; 0 is the last level.
 fn cache_level(typed: &str) -> Result<u8, String> {
     let level = typed.trim_start_matches(['l', 'L']).parse::<u8>().ok().filter(|level| *level <= 4);
     level.ok_or_else(|| "a cache level is 0 to 4, such as L2".to_owned())

@@ -1,4 +1,4 @@
-//! Tasks to trace, and where the result goes, for `trace`, `sched` and `lock`.
+//! Tasks to trace, and where the result goes, for `trace`, `sched` and `lock`, and ring buffers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Arguments of `tare record`, in perf's spelling where perf has the option.
+//! Arguments of `tare record`.
 
 use std::ffi::OsString;
 
@@ -53,7 +53,7 @@ options! {
         #[command(flatten)]
         pub target: TargetArgs,
 
-        /// The recording's file.
+        /// Output.
         #[command(flatten)]
         pub output: OutputArgs,
 

@@ -2,7 +2,7 @@ use crate::cli::raw::SamplerArgs;
 use crate::cli::raw::definition::options;
 
 options! {
-    /// Rate of sampling and contents of a sample.
+    /// Sampling options of `tare record`.
     #[derive(Debug, clap::Args)]
     #[command(
         next_help_heading = "Sampling",
