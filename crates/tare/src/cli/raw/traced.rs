@@ -1,4 +1,4 @@
-//! Tasks to trace, and where the result goes, for `trace`, `sched` and `lock`, and ring buffers.
+//! Tasks to trace, destinations of results, and ring buffers, for `trace`, `sched` and `lock`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use crate::exit::Refusal;
 /// Length of a time slice in nanoseconds: one sample at 100 Hz, and short enough that other load on
 /// the machine changes little.
 const SLICE_NS: u64 = 10_000_000;
-/// Most pairs of slices; they take hours.
+/// Most pairs of slices for each rate and loop.
 const MOST_PAIRS: usize = 100_000;
 /// Metrics that `--with` tests together.
 const COMPARED_METRICS: usize = 4;

@@ -39,7 +39,8 @@ pub struct ReportOptions {
     pub filter: Filter,
     /// Options of summing, without those that depend on the recording.
     pub summed: ProfileOptions,
-    /// Whether branches are shown if they were recorded: no option says otherwise.
+    /// Whether branches are shown if they were recorded: `-b`, `--no-branch-stack` and `--mem-mode`
+    /// are absent.
     pub branches_if_recorded: bool,
 }
 
@@ -144,7 +145,8 @@ impl ReportOptions {
         }
     }
 
-    /// Whether options drop samples in a way that the interactive report can't undo.
+    /// Whether `--socket-filter`, `--switch-on` or `--switch-off` drops samples, which the
+    /// interactive report doesn't support.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         let switch = &self.summed.switch;
@@ -165,7 +167,7 @@ impl ReportOptions {
             || self.summed.max_stack.is_some()
     }
 
-    /// Whether an option depends on the samples' code location.
+    /// Whether a column or a filter depends on the samples' code location.
     #[must_use]
     pub fn needs_places(&self, recorded: RecordingTraits) -> bool {
         self.columns.need_places(recorded)

@@ -74,12 +74,12 @@ impl Columns {
         }
     }
 
-    /// Returns the columns and sort keys that the options name.
+    /// Returns the sort keys and the columns of `-F`.
     fn named(&self) -> impl Iterator<Item = Column> {
         self.sort.iter().chain(&self.fields).copied()
     }
 
-    /// Whether the options name a column or sort key.
+    /// Whether the sort keys or the columns of `-F` include this column.
     pub(super) fn has_named(&self, column: Column) -> bool {
         self.named().any(|named| named == column)
     }
@@ -184,7 +184,7 @@ pub(super) fn is_of_lines(column: Column) -> bool {
 /// Sort keys of samples without `-s`.
 const DEFAULT_KEYS: [SortKey; 3] = [SortKey::Comm, SortKey::Dso, SortKey::Symbol];
 
-/// Returns the default keys: perf's for memory accesses and branches.
+/// Returns the default keys. Those of memory accesses and branches follow perf's.
 fn default_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = SortKey> + use<> {
     let detail_keys =
         |details: &[Detail]| details.iter().copied().map(SortKey::Detail).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! `-g` of `tare report`, in the form of `perf report`.
+//! `-g`, `-G` and `--no-call-graph` of `tare report`, in the form of `perf report`.
 
 use tare_profile::Order;
 use tare_render::{Amount, Style};

@@ -8,7 +8,7 @@ use crate::exit::Refusal;
 /// When a measurement begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// With the command's first instruction, or at once.
+    /// Without a delay.
     AtOnce,
     /// This long after the command's start.
     After(Duration),

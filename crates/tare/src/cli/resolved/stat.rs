@@ -59,7 +59,7 @@ pub struct CountedEvents {
     pub by_name: bool,
     /// Whether they need a CPU PMU, and this machine is known to have none.
     pub no_cpu_pmu: bool,
-    /// Whether each event keeps a counter for a whole run, so that no count is scaled.
+    /// Whether each event keeps a counter for a whole run or turn, so that no count is scaled.
     pub exact: bool,
     /// Whether an event of `-e` that wasn't counted makes tare exit with status 3, unless a run
     /// failed.
@@ -266,7 +266,7 @@ impl Stat {
 }
 
 impl Stat {
-    /// Returns the counted target in the words of perf's title.
+    /// Returns the counted target in the words of perf's title; for cgroups in tare's own.
     #[must_use]
     pub fn title(&self) -> String {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -284,7 +284,7 @@ impl Stat {
     }
 }
 
-/// Refuses perf's subcommands, which would otherwise run as commands.
+/// Refuses perf's subcommands `record` and `report`, which would otherwise run as commands.
 fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
     let instead = match command.first().and_then(|word| word.to_str()) {
         Some("record") => "`tare stat --json -o FILE COMMAND` keeps counts in a file",
@@ -416,7 +416,7 @@ fn counted(
     let parse =
         |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
-        // A task's clock stops while other tasks run, so whole CPUs use cpu-clock.
+        // As in perf: cpu-clock for whole CPUs and cgroups, task-clock for tasks.
         let counts_cpus = matches!(target, StatTarget::Cpus { .. } | StatTarget::Cgroups { .. });
         groups.extend(parse(if counts_cpus { "cpu-clock" } else { "task-clock" })?);
         groups.extend(parse(raw::DEFAULT_EVENTS)?);
@@ -446,7 +446,7 @@ fn at_level(event: &mut Event, raw: &raw::StatArgs) {
     event.explicit_levels = true;
 }
 
-/// Refuses terms that only apply to sampling, instead of ignoring them.
+/// Refuses `percore`, and terms that only apply to sampling, instead of ignoring them.
 fn only_counts(event: &Event) -> Result<(), Refusal> {
     if event.percore {
         return Err(Refusal::usage(format!(

@@ -1,4 +1,4 @@
-//! Sources of symbols, for every command that shows them.
+//! Sources of symbols, for the commands that show them.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use tare_symbols::{Debuginfod, Servers, SharedDebuginfod, SymbolCache, SymbolOpt
 use crate::cli::raw::SymbolSearch;
 use crate::download;
 
-/// Resolves the searched folders: the typed ones, otherwise the defaults of this machine and user.
-/// perf keeps files by build id in `~/.debug`.
+/// Resolves the sources of symbols: files and folders as typed, otherwise the defaults of this
+/// machine and user; servers from the environment. perf keeps files by build id in `~/.debug`.
 pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
     let home = folder_of("HOME");
     let defaults = SymbolOptions::default();
@@ -81,7 +81,7 @@ fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
 /// Creates the symbol cache, a folder in tare's own. `None` if other users have rights to it.
 fn symbol_cache(own_folder: &Path) -> Option<SymbolCache> {
     let folder = own_folder.join("symbols");
-    // Another tare may create it at the same time.
+    // It may exist already.
     let _ = std::fs::DirBuilder::new().mode(0o700).create(&folder);
     is_own(&folder, 0o077)?;
     let uid = rustix::process::geteuid().as_raw();

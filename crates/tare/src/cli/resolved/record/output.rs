@@ -91,7 +91,7 @@ fn switch(text: &str) -> Result<FileSwitch, Refusal> {
     };
     let when = match text {
         "signal" => Some(FileSwitch::Signal),
-        // As in perf, m is minutes and M is megabytes.
+        // As in perf, m is minutes and M is MiB.
         _ => size::time(text).map(FileSwitch::Time).or_else(of_size),
     };
     when.ok_or_else(|| {

@@ -156,7 +156,7 @@ fn fields(raw: &raw::record::SamplingArgs) -> u64 {
         .fold(0, |bits, (_, field)| bits | u64::from(field))
 }
 
-/// `include/uapi/linux/time.h`; rustix has no name for it.
+/// `CLOCK_TAI` of `include/uapi/linux/time.h`.
 const CLOCK_TAI: i32 = 11;
 
 /// Parses a clock, by perf's name or by number; `None` for the kernel's own. Only the kernel checks
