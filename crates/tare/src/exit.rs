@@ -7,13 +7,13 @@ use std::io::Write;
 pub enum Exit {
     /// Success (0).
     Success,
-    /// A failure of a run without a command (1).
+    /// Another failure (1).
     Failure,
     /// Wrong usage (2).
     Usage,
     /// A verdict that an option makes a failure: `--fail-if`, `--strict` (3).
     Verdict,
-    /// tare itself failed while it ran a command (125).
+    /// tare itself failed in a measurement (125).
     OwnFailure,
     /// SIGINT, in a run without a command (130).
     Interrupted,
@@ -52,7 +52,7 @@ impl Exit {
 pub struct Refusal {
     /// The exit status.
     pub exit: Exit,
-    /// What happened, then the command that fixes it, in one line.
+    /// What happened, then the command that fixes it.
     pub message: String,
 }
 
@@ -72,8 +72,8 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Prints an error on stderr, in one line that starts with `tare:`, and returns the exit status.
-/// A closed pipe is not reported: its reader has what it needs.
+/// Prints an error on stderr, after `tare: `, and returns the exit status. A closed pipe is not
+/// reported: its reader has what it needs.
 pub fn report(error: &anyhow::Error) -> Exit {
     let closed_pipe = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     if error.chain().any(|cause| cause.downcast_ref().is_some_and(closed_pipe)) {

@@ -1,4 +1,4 @@
-//! What stdout and the environment say about the terminal.
+//! Abilities of the terminal, from stdout and the environment.
 
 use std::io::IsTerminal;
 

@@ -73,7 +73,7 @@ fn running_kernel() -> anyhow::Result<String> {
     Ok(hex(&id.context("/sys/kernel/notes has no build id")?))
 }
 
-/// The build ids that a recording lists, then those of its mappings.
+/// The build ids that a recording lists, then those of its records. Of each path the first counts.
 fn recorded(path: &Path) -> anyhow::Result<Vec<BuildIdLine>> {
     let progress = ProgressLine::begin();
     let mut recording = open(path, &mut SymbolOptions::default(), &progress)?;

@@ -11,10 +11,11 @@ use tare_format::control::{NoOrder, Orders};
 
 use crate::exit::{Refusal, say};
 
-/// A control file, from which lines are read, and the file that takes an `ack` for each.
+/// A control file, from which lines are read, and the file that takes an `ack` for each order that
+/// was carried out.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// `None` once the other end is closed.
+    /// `None` once the other end is closed, or a read has failed.
     commands: Option<OwnedFd>,
     ack: Option<OwnedFd>,
     lines: Orders,
@@ -80,7 +81,7 @@ impl Control {
         orders
     }
 
-    /// The descriptor to poll, until the other end is closed.
+    /// The descriptor to poll, as long as orders can arrive.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.commands.as_ref().map(AsFd::as_fd)
     }

@@ -58,7 +58,8 @@ pub(crate) fn run(raw: &EvlistArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Reads the records of a stream that describe its events: all before the kernel's first record.
+/// Reads the records of a stream that describe its events, up to and including the kernel's first
+/// record.
 pub(super) fn learn(recording: &mut Recording) -> anyhow::Result<()> {
     if recording.description().events().is_empty() {
         while recording

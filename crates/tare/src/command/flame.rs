@@ -1,4 +1,5 @@
-//! `tare flame`: a recording as a page or a picture.
+//! `tare flame`: draws a flame graph of a recording, or the difference of two, as a page or a
+//! picture.
 
 use std::path::Path;
 
@@ -69,7 +70,7 @@ fn title(accounts: &[RecordingInfo]) -> String {
     match accounts {
         [now, before] => format!("{} against {}", now.name, before.name),
         [one] => match one.session.first() {
-            // What was recorded says more than how.
+            // The recorded command says more than the recorder's options before it.
             Some(command) => {
                 let recorded = command.split_once(" -- ").map_or(&command[..], |(_, words)| words);
                 format!("{}: {recorded}", one.name)

@@ -51,7 +51,7 @@ fn features(out: &mut dyn Write, description: &Description, extent: Extent) -> i
     tare_render::header(out, description, &names, extent == Extent::Full)
 }
 
-/// The header as lines.
+/// The header as lines without `#`.
 pub(crate) fn lines(description: &Description) -> Vec<String> {
     let mut text = Vec::new();
     // Writing to memory can't fail.

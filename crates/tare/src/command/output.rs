@@ -1,4 +1,4 @@
-//! `-o`: opens a file that only its owner can read, or standard output.
+//! `-o`: opens a file that only its owner can read, a FIFO or device, or standard output.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -6,11 +6,12 @@ use std::path::Path;
 use anyhow::Context;
 use tare_record::own_file::{GrowingFile, NewFile};
 
-/// Bytes per write.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 18;
 
-/// Writes a whole file that only its owner can read; `-` is standard output. On failure an existing
-/// file stays as it is. A symbolic link in a folder that other users can write to is not followed.
+/// Writes a whole file that only its owner can read, a FIFO or device, or standard output (`-`). On
+/// failure an existing file stays as it is. A symbolic link in a folder that other users can write
+/// to is not followed.
 pub(crate) fn write_to(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -32,7 +33,7 @@ impl WholeFile {
     }
 }
 
-/// Opens standard output, or a file that gets its name at the end.
+/// Opens standard output, or a file that gets its name with [`WholeFile::publish`].
 pub(crate) fn create_whole(path: &Path) -> anyhow::Result<(Box<dyn Write + Send>, WholeFile)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdout()), WholeFile(None)));

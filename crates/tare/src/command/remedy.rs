@@ -1,4 +1,4 @@
-//! Adds remedies and exit statuses to errors.
+//! Adds remedies and exit statuses to errors, and describes opened events.
 
 use std::io::Write;
 
@@ -88,7 +88,7 @@ pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Er
     }
 }
 
-/// `-v` prints the number of opened events, `-vv` also the attributes of each.
+/// `-v` prints the numbers of events and of open files, `-vv` also the attributes of each event.
 pub(crate) fn describe(sets: &[Counters], verbose: u8) {
     let counters = || sets.iter().flat_map(Counters::as_slice);
     let files: usize = counters().map(|counter| counter.locations().count()).sum();

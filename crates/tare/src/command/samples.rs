@@ -1,4 +1,4 @@
-//! The samples of a recording, one after the other, for what draws or exports them.
+//! Reads the samples of a recording one by one, for flame graphs, comparisons and exports.
 
 use std::ops::ControlFlow;
 
@@ -37,8 +37,8 @@ impl Read {
     }
 }
 
-/// Hands the samples that are asked for to `sink`. With `trace`, those of tracepoints have their
-/// fields as text.
+/// Hands the selected samples to `sink`. With `trace`, those of tracepoints have their fields as
+/// text.
 pub(crate) fn replay(
     samples: &SampleSelection,
     trace: bool,
@@ -87,7 +87,7 @@ pub(crate) fn replay(
     Ok(Read { profile, ledger, session: session(&summary.description) })
 }
 
-/// Hands samples on.
+/// Filters samples, locates their code, and hands them on.
 struct Routing<'a> {
     inner: ProfileSink,
     filter: SampleFilter,
@@ -96,13 +96,14 @@ struct Routing<'a> {
     own: OwnThreads,
     own_samples: u64,
     taken: u64,
-    /// Samples until their lines and inlined functions are known, where these were asked for.
+    /// Samples held back until the end, when their lines and inlined functions are known; `None`
+    /// without `--inline`.
     waiting: Option<Vec<Waiting>>,
     switches: Switches,
     sink: &'a mut dyn SampleSink,
 }
 
-/// The tracepoints of the scheduler, where these are asked for.
+/// The scheduler's tracepoints; `None` if the format shows no traces.
 struct Switches(Option<Tracepoints>);
 
 impl Switches {
@@ -195,7 +196,8 @@ fn clock(profile: &Profile) -> Option<EventId> {
     profile.events().map(|(id, _)| id).find(|id| is_clock(*id))
 }
 
-/// Whether an event is among those that were named, with or without its modifiers.
+/// Whether an event is among those that were named, with or without its modifiers, or no event was
+/// named.
 fn is_wanted(profile: &Profile, wanted: &[String], event: EventId) -> bool {
     wanted.is_empty() || wanted.iter().any(|wanted| is_called(profile, event, wanted))
 }
@@ -231,7 +233,7 @@ fn no_samples(samples: &SampleSelection, profile: &Profile) -> Refusal {
     Refusal { exit: Exit::Failure, message }
 }
 
-/// What a recording says of its machine and of how it was made.
+/// Returns the origin of a recording: machine, command line, units of events.
 fn session(description: &Description) -> RecordingOrigin {
     let features = description.features();
     let text = |feature| features.text(feature).ok().map(|text| printable(text).into_owned());

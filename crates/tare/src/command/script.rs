@@ -107,7 +107,7 @@ fn refusal(error: ScriptError) -> anyhow::Error {
     }
 }
 
-/// Returns the recorder's last account of itself.
+/// Returns the last ledger in the recording.
 fn ledger(description: &Description) -> Option<Ledger> {
     description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
 }

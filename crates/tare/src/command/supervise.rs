@@ -5,7 +5,7 @@
 //!                                    a signal without a command, or that the command ignores
 //!                                    a second signal
 //!                                    `stop` over --control
-//!                                    all target processes exit
+//!                                    all target processes and threads exit
 //!                                    the timeout
 //!                                    the caller's own reason
 //!                  --stop--> SIGTERM to a command that still runs --> Ending --> exit status
@@ -176,8 +176,8 @@ impl<'a> Supervisor<'a> {
         if let CommandState::Exited(ended) = self.command { Some(ended) } else { None }
     }
 
-    /// Waits until one of `files` is ready, `deadline` passes, or something arrives that
-    /// [`Wake`] reports.
+    /// Waits until one of `files` is ready, `deadline` passes, something arrives that [`Wake`]
+    /// reports, or a check of target threads is due.
     ///
     /// # Errors
     /// Fails if polling or reading signals fails, or if the command's program could not be

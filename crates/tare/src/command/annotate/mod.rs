@@ -103,8 +103,9 @@ fn no_function(name: &str) -> Refusal {
     Refusal { exit: Exit::Failure, message }
 }
 
-/// Whether the interactive interface is used. Not when reading a pipe, or on a terminal that can't
-/// show it.
+/// Whether the interactive interface is used: with `--tui`, which fails on a terminal that can't
+/// show it; otherwise on a terminal that can, unless `--stdio`, `--json` or a recording on standard
+/// input prevents it.
 fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
     if raw.interface.tui {
         terminal::need_screen("the function")?;
@@ -116,7 +117,7 @@ fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
         && terminal::has_screen())
 }
 
-/// Opens the interactive report at the function.
+/// Opens the interactive report at the named function, or at the hottest one.
 fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateArgs) -> Outcome {
     let name = raw.symbol.or(raw.named);
     let sources = SourceRoot::new(&symbols, relocation(raw.prefix, raw.prefix_strip));
@@ -174,7 +175,7 @@ fn relocation(prefix: Option<String>, strip: usize) -> Option<PathPrefix> {
     prefix.map(|prefix| PathPrefix { prefix, strip })
 }
 
-/// Selects the functions that are shown.
+/// Conditions on functions, and the threads whose samples don't count.
 struct FunctionFilter {
     name: Option<String>,
     dsos: Vec<String>,

@@ -96,7 +96,7 @@ fn write_source(
     }
 }
 
-/// The percentage of an instruction.
+/// Returns a weight as a percentage of the function or of all samples.
 pub(super) fn percent(weight: Weight, annotated: &AnnotatedFunction, kind: PercentType) -> f64 {
     let (part, whole) = match kind {
         PercentType::LocalPeriod => (weight.period, annotated.own.period),

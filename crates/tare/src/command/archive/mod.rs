@@ -98,7 +98,7 @@ struct PackedFiles {
 
 fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles> {
     let mut encoder = zstd::Encoder::new(to, LEVEL)?;
-    // A binary and a library that it is linked with often have the same code.
+    // Files that share code, such as binaries with the same static library, compress together.
     encoder.long_distance_matching(true)?;
     let mut builder = Builder::new(encoder);
     let mut packed = PackedFiles { files: 0, bytes: 0 };

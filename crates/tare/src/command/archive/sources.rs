@@ -16,7 +16,8 @@ const FILE_BYTES: u64 = 4 << 20;
 /// Limit on the bytes of all source files.
 const ALL_BYTES: usize = 256 << 20;
 
-/// Adds the source files of a profile's lines, as far as they exist below `symfs`.
+/// Adds the source files of a profile's lines within the limits, as far as they exist below
+/// `symfs`.
 pub(super) fn add(profile: &Profile, symfs: &Path, used: &UsedFiles) {
     let mut left = ALL_BYTES;
     for (path, last_line) in last_lines(profile).into_iter().take(FILES) {

@@ -1,5 +1,5 @@
-//! Unpacks an archive into a folder that only this user can enter. Accepts only files that
-//! `tare archive` writes, and trusts no path, link or size.
+//! Unpacks an archive into a folder that only this user can enter. Accepts only paths like those
+//! that `tare archive` writes, and trusts no path, link or size.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -19,13 +19,13 @@ use super::RECORDING;
 /// Magic number of a zstd frame (RFC 8878, section 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Most memory for decompression, as a power of two: the limit of zstd's own program.
+/// Largest window of decompression, as a power of two: the limit of zstd's own program.
 const WINDOW_LOG: u32 = 27;
 
-/// Most files in an archive.
+/// Most entries in an archive.
 const FILES: usize = 1 << 16;
 
-/// Most bytes in a file's name.
+/// Most bytes of a long file name; the rest is ignored.
 const NAME_BYTES: u64 = 4096;
 
 /// Most unpacked bytes: `SLACK`, plus `TIMES` the archive's size. Binaries with debug info compress
@@ -39,7 +39,7 @@ const LOCK: &str = "lock";
 /// Age at which a folder without a lock counts as left behind: a younger one may be in the making.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Whether a file is an archive.
+/// Whether a file counts as an archive: a regular file that begins with zstd's magic number.
 pub(crate) fn is_archive(path: &Path) -> bool {
     let mut begin = [0; 4];
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
@@ -49,7 +49,7 @@ pub(crate) fn is_archive(path: &Path) -> bool {
 }
 
 /// Unpacks an archive, points `options` at its files, and returns the path of its recording. The
-/// files are removed when `options` is dropped.
+/// files are removed when the last copy of `options` is dropped.
 pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result<PathBuf> {
     let temporary = std::env::temp_dir();
     sweep(&temporary);
@@ -97,7 +97,7 @@ fn make_folder(temporary: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Removes the folders of processes that were killed.
+/// Removes the folders of this user's processes that ended without removing them.
 fn sweep(temporary: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     let Ok(entries) = std::fs::read_dir(temporary) else { return };
@@ -173,7 +173,7 @@ fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a path is one that `tare archive` writes.
+/// Whether a path is like those that `tare archive` writes.
 fn is_expected(name: &Path) -> bool {
     let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
     let is_file_of = |folder| name.starts_with(folder) && name != Path::new(folder);

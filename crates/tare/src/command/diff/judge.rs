@@ -11,10 +11,11 @@ use crate::exit::{Exit, Refusal};
 
 use super::LoadedRecording;
 
-/// Samples in all recordings together below which an entry is not judged.
+/// Samples in all recordings together below which an entry is not judged, unless `--fail-if` names
+/// it.
 const FEWEST_SAMPLES: u64 = 10;
 
-/// Mean samples per recording below which an entry is not judged.
+/// Mean samples per recording below which an entry is not judged, unless `--fail-if` names it.
 const FEWEST_A_RUN: u64 = 2;
 
 /// The judged changes of all compared events and their entries.
@@ -98,7 +99,7 @@ pub(super) fn is_called(event: &[u8], name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
 }
 
-/// Judges all entries of these events in one family.
+/// Judges the totals of these events and their entries in one family. Rare entries aren't judged.
 pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> JudgedSeries {
     let recordings = (runs.count(0) + runs.count(1)) as u64;
     let fewest = FEWEST_SAMPLES.max(FEWEST_A_RUN * recordings);

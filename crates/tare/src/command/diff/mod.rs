@@ -30,7 +30,8 @@ struct LoadedRecording {
     name: String,
     read: Read,
     samples: u64,
-    /// Duration from the ledger, otherwise from the first to the last sample.
+    /// Duration from the ledger if all times are read and there is one, otherwise from the first to
+    /// the last sample.
     lasted_ns: u64,
     collector: Option<Collector>,
 }

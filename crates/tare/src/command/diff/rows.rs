@@ -57,7 +57,8 @@ pub(super) fn compare(
     })
 }
 
-/// The requested events that both sides have, and notes on the others.
+/// Returns the compared events: the requested ones, by default all but the unit of work, that have
+/// samples on both sides; and notes on those with samples on one side.
 fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)> {
     let has = |side: usize, event: usize| runs.totals(side, event).any(|all| all.samples > 0);
     let name = |event: usize| printable(&*runs.events()[event]).into_owned();
