@@ -44,8 +44,7 @@ fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
     Ok(ended.exit())
 }
 
-/// Prints the rows. `missing`: numbers of waits and call chains that did not fit into the kernel's
-/// tables.
+/// Prints the rows. `missing`: numbers of missing waits and call chains.
 fn show(
     lock: &Lock,
     out: &mut impl Write,

@@ -1,4 +1,5 @@
-//! The folder of saved studies: `$XDG_STATE_HOME/tare`, otherwise `~/.local/state/tare`.
+//! The folder of saved studies: `$XDG_STATE_HOME/tare/overhead`, otherwise
+//! `~/.local/state/tare/overhead`.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,8 @@ fn base() -> Option<PathBuf> {
 /// Opens the folder, and creates it if it doesn't exist.
 ///
 /// # Errors
-/// Fails if the folder can't be created, is a symbolic link, or belongs to another user.
+/// Fails if neither variable holds an absolute path, or if the folder can't be created, is a
+/// symbolic link, or belongs to another user.
 pub(crate) fn make() -> anyhow::Result<StateFolder> {
     let base =
         base().context("neither XDG_STATE_HOME nor HOME is set: set one, or use --no-save")?;

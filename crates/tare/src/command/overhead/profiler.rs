@@ -23,7 +23,7 @@ use crate::cli::resolved::overhead::Profiler;
 
 /// Longest time for a profiler to answer: perf reads all of /proc first.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest time for a profiler to exit.
+/// Longest wait for a profiler's exit: after `stop`, and again after SIGINT.
 const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Values of the placeholders in a profiler's command line.
@@ -45,7 +45,7 @@ pub(super) struct Attached {
     answers: OwnedFd,
 }
 
-/// Its name in tables.
+/// Returns the profiler's name in tables.
 pub(super) fn name(profiler: &Profiler) -> String {
     match profiler {
         Profiler::Perf => "perf".to_owned(),

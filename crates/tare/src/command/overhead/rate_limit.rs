@@ -34,7 +34,8 @@ pub(super) struct RateLimit<'a> {
 }
 
 impl<'a> RateLimit<'a> {
-    /// Restores the limit that a killed study left lowered, then notes the limit.
+    /// Restores the limit that a killed study left lowered, then notes the limit if this user may
+    /// restore it.
     pub(super) fn keep(host: &'a Host, folder: Option<&'a StateFolder>) -> Self {
         if let Some(folder) = folder {
             restore_after_kill(host, folder);

@@ -315,7 +315,7 @@ impl<'a> StudySession<'a> {
     }
 }
 
-/// Time that this process has waited for a CPU, in nanoseconds.
+/// Time that the main thread has waited for a CPU, in nanoseconds.
 fn waited_ns(host: &Host) -> u64 {
     let text = host.read("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)

@@ -23,7 +23,7 @@ use crate::exit::{Exit, Refusal};
 enum RunFailure {
     /// It ended with this status.
     Status { variant: usize, status: u8 },
-    /// The user ended it with this signal.
+    /// A signal to tare ended it.
     Interrupted(i32),
     /// Anything else.
     Other(anyhow::Error),

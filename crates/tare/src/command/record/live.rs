@@ -1,5 +1,5 @@
-//! A recording under way: passes what wakes the supervisor to the recorder, until one of them ends
-//! it.
+//! Runs a recording: the supervisor waits for ring buffers, signals, orders and deadlines, and the
+//! recorder acts on them until either ends it.
 
 use std::os::fd::AsFd;
 

@@ -2,7 +2,8 @@
 //!
 //! The recorder itself is `tare_record`. This module forks the command and opens the output; `live`
 //! runs recorder and command side by side; `wording` words the recorder's errors and warnings;
-//! `sample_cost` supplies it with the measured cost of a sample.
+//! `sample_cost` supplies it with the cost of a sample, measured or published; `replaced` restores
+//! the earlier file if a recording can't start.
 
 mod live;
 mod replaced;
@@ -137,9 +138,9 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     Ok(exit(record, &ended))
 }
 
-/// Capabilities that this recording needs beyond those of every recording. Listing BPF programs,
-/// when a later file begins, takes `CAP_SYS_ADMIN`; hard links to other users' binaries take
-/// `CAP_FOWNER`.
+/// Capabilities that this recording needs beyond those of every recording. Listing BPF programs
+/// after the start, for a later file, kept rings or `--tail-synthesize`, takes `CAP_SYS_ADMIN`;
+/// hard links to other users' binaries take `CAP_FOWNER`.
 fn still_needed(record: &RecordOptions) -> CapabilitySet {
     let has_later_descriptions = record.output.options.switch.is_some()
         || record.options.rings.keep != Keep::All
@@ -178,10 +179,11 @@ fn command(record: &RecordOptions) -> anyhow::Result<Option<ChildCommand>> {
     Ok(Some(command.with_standard_files([None, Some(stderr), None])))
 }
 
-/// How often tare checks whether a FIFO has a reader.
+/// Time between checks whether a FIFO has a reader.
 const READER_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Opens the output. Waits until a FIFO has a reader; a signal ends the wait.
+/// Opens the output. Waits until a FIFO has a reader; a signal other than SIGCHLD and SIGUSR2 ends
+/// the wait.
 fn open(record: &RecordOptions, signals: &Signals) -> anyhow::Result<Output> {
     let mut is_announced = record.quiet;
     loop {

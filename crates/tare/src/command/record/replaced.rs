@@ -14,7 +14,8 @@ pub(super) struct ReplacedFile {
 }
 
 impl ReplacedFile {
-    /// Looks at the destination before it is opened.
+    /// Notes the file at the destination before it is opened. `None` for standard output, and if
+    /// something other than a regular file is there.
     pub(super) fn find(destination: &Destination) -> Option<Self> {
         let Destination::File(path) = destination else { return None };
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());

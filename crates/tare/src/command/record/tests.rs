@@ -1,4 +1,4 @@
-//! Command lines, machines, and what is opened: tests/golden/record_attr.txt.
+//! Plans of command lines on test machines (tests/golden/record_attr.txt), filters and targets.
 
 use std::ffi::OsString;
 
@@ -20,19 +20,19 @@ use crate::exit::Refusal;
 
 const GOLDEN: &str = include_str!("../../../../../tests/golden/record_attr.txt");
 
-/// A machine as a folder, and its kernel.
+/// A folder with a machine's files, and a scripted kernel.
 struct TestMachine {
     root: TempDir,
     kernel: Scripted,
 }
 
-/// A kernel that opens all events but those that fit.
+/// A kernel that refuses the events for which `fits` is true, and opens all others.
 fn refusing(fits: impl Fn(&Attr, EventTarget) -> bool + 'static, errno: Errno) -> Scripted {
     Scripted::new().rule(fits, ScriptedAnswer::Refuse(errno))
 }
 
 impl TestMachine {
-    /// A VM without a PMU, on which root sees everything.
+    /// A VM without hardware events, whose kernel refuses nothing else.
     fn vm() -> Self {
         let fits = |attr: &Attr, _| attr.kind == abi::PERF_TYPE_HARDWARE;
         let machine =
@@ -47,8 +47,8 @@ impl TestMachine {
             .tracepoint("sched/sched_switch", 316, &["pid_t prev_pid", "pid_t next_pid"])
     }
 
-    /// Cores with PEBS and LBR, which are precise to the instruction after, and the memory
-    /// controller of a package.
+    /// Cores whose highest precision (`precise_ip`) is 2, with events for memory loads, and the
+    /// memory controller of a package.
     fn intel() -> Self {
         let imprecise = |attr: &Attr, _| attr.precise_ip == 3;
         let machine = Self { kernel: refusing(imprecise, Errno::OPNOTSUPP), ..Self::vm() };
@@ -65,7 +65,7 @@ impl TestMachine {
         machine.pmu("cpu_core", 4, &[("cpus", "0")]).pmu("cpu_atom", 8, &[("cpus", "1")])
     }
 
-    /// Linux 4.19 without a PMU.
+    /// A kernel that refuses these flags and fields, which came after Linux 4.19.
     fn old() -> Self {
         let new = |attr: &Attr, _| {
             let flags = Flags::BUILD_ID
@@ -84,7 +84,7 @@ impl TestMachine {
         Self { kernel: refusing(new, Errno::INVAL), ..Self::vm() }
     }
 
-    /// A user who may record no more than the user space of own processes.
+    /// A kernel that refuses events of the kernel and of whole CPUs, as for an unprivileged user.
     fn unprivileged() -> Self {
         let kernel_side = |attr: &Attr, target| {
             !attr.flags.contains(Flags::EXCLUDE_KERNEL) || matches!(target, EventTarget::Cpu(_))

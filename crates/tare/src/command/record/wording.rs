@@ -232,7 +232,7 @@ pub(crate) fn output_error(error: &OutputError) -> anyhow::Error {
     anyhow::Error::msg(text)
 }
 
-/// The remedy for an output that can't be written any further.
+/// The remedy for an output that can't be written.
 pub(crate) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
     match error {
         OutputError::Terminal => Some("use -o FILE, or pipe it into a program that reads it"),
