@@ -187,7 +187,7 @@ fn what_a_killed_reader_left_is_removed_by_the_next() {
     assert_eq!(recorded.left(), [locked], "one is in use");
 }
 
-/// A program whose hot function is inlined.
+/// A program whose hot loop is in an inlined function.
 const INLINED: &str = r"
 volatile unsigned long n;
 static inline __attribute__((always_inline)) void hot_inside(void) {

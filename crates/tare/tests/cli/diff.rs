@@ -17,7 +17,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Records the workload `steps` with its first function `percent` longer; it runs less than 0.1 s.
+/// Records 30 rounds of the workload `steps`, with its first function `percent`% longer.
 fn record(folder: &Path, name: &str, percent: &str) {
     record_rounds(folder, name, percent, "30");
 }

@@ -85,7 +85,7 @@ fn the_manual_names_every_option() {
     for command in commands() {
         let manual = manual_of(command.get_name());
         for option in options(&command) {
-            // Every command that shows symbols has these.
+            // The page `symbols` describes the options that commands share.
             let is_shared = option.get_help_heading() == Some("Symbols")
                 || ["inline", "no_inline"].contains(&option.get_id().as_str());
             let is_named =

@@ -1,4 +1,4 @@
-//! `tare evlist`, `buildid-list`, `kallsyms` and `version` compared with perf's commands.
+//! `tare evlist`, `buildid-list` and `kallsyms` compared with perf's commands; `tare version`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

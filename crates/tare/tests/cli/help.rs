@@ -1,4 +1,4 @@
-//! tare accepts each command line shown as an example in the help and in the documents.
+//! tare accepts each command line shown as an example in the help, in docs/*.md and in README.md.
 
 use clap::{CommandFactory, Parser};
 use tare::cli::raw::Tare;

@@ -8,7 +8,7 @@ use crate::support::{document, stderr, tare};
 use crate::symbols::compile;
 use crate::tmux::{self, Terminal};
 
-/// Two nested inlined functions; line 4 takes all the time.
+/// Two nested inlined functions; line 4 takes nearly all the time.
 const NESTED: &str = r"
 volatile unsigned long n;
 static inline __attribute__((always_inline)) void innermost(void) {

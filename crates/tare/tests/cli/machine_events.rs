@@ -152,7 +152,7 @@ fn a_filter_that_refuses_any_system_call_is_survived() {
     }
 }
 
-/// Freezes the file system, as `fsfreeze` does before a snapshot, so that writes wait.
+/// Freezes the file system with `fsfreeze`, as before a snapshot, so that writes wait.
 #[test]
 fn a_disk_that_hangs_costs_samples_and_no_more() {
     const HANGS: &str = r#"mount -o loop "$1" "$2" || exit 99

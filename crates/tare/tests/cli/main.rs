@@ -1,7 +1,8 @@
 //! Tests of the binary, one module per command or property. They form one program, which is linked
 //! once.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // outside of `#[test]` functions clippy takes helpers for production code
+// Outside of `#[test]` functions clippy takes helpers for production code.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod support;
 
