@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! manual FOLDER
-//! FOLDER/man1/tare.1, tare-stat.1 …    FOLDER/bash/tare    FOLDER/zsh/_tare    FOLDER/fish/tare.fish
+//! FOLDER/man1/tare.1, tare-stat.1 …    FOLDER/bash/tare
+//! FOLDER/zsh/_tare                     FOLDER/fish/tare.fish
 //! ```
 //! The generators read clap's description of tare. They aren't part of the program, to keep it
 //! small.

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use crate::support::{is_root, status, stderr, tare, workload};
 
-/// A recording in the folder.
+/// Makes a recording in the folder.
 fn recording(folder: &Path) -> PathBuf {
     let file = folder.join("made.data");
     let mut record = tare();

@@ -18,7 +18,7 @@ fn state() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Runs a short study, which must succeed, and returns its document.
+/// Runs a short study, which must succeed, and returns the first study of its document.
 fn studied(state: &Path, args: &[&str]) -> Value {
     let mut all = vec!["--json", "-e", "cpu-clock"];
     all.extend(args);

@@ -117,7 +117,7 @@ const BEFORE: [(&str, &[&str]); 13] = [
     ("addr-range", &["-S", "0x4007a0"]),
 ];
 
-/// Options that the kernel may refuse on this machine. That isn't a usage error.
+/// Options that may fail on this machine, but not as a usage error.
 const OF_MACHINES: [&str; 10] = [
     "branch-any",
     "branch-filter",

@@ -27,7 +27,7 @@ fn tasks_outside_of_the_namespace_have_no_borrowed_names() {
         let dso = entry["dso"].as_str().unwrap_or_default();
         assert!(dso.is_empty() || dso.starts_with('['), "{entry}");
     }
-    // The busy shell is outside: nothing inside is called so.
+    // The busy shell is outside: no sample inside is called `sh`.
     assert!(entries.iter().all(|entry| entry["comm"] != "sh"), "{document}");
     assert_ne!(document["loss"]["foreign_samples"], 0, "{document}");
 }

@@ -121,7 +121,7 @@ fn a_recording_measures_once_where_nobody_did() {
     assert!(flame.status().unwrap().success());
     assert!(std::fs::read_to_string(page).unwrap().contains("by a recording"), "the page says so");
 
-    // A measurement on other CPUs doesn't apply here.
+    // A measurement on another CPU model doesn't apply here.
     let text = std::fs::read_to_string(file).unwrap();
     let model = text.lines().find(|line| line.contains("cpu_model")).unwrap();
     std::fs::write(file, text.replace(model, r#""cpu_model": "another""#)).unwrap();

@@ -59,7 +59,7 @@ fn copied_stacks_come_with_mappings_of_data() {
 fn copied_stacks_are_whole() {
     let place = RecordingFolder::new();
     let options = ["--call-graph=dwarf,32768", "-e", "cpu-clock:u", "-F", "2500", "--"];
-    // One run yields about twelve samples.
+    // One run yields few samples.
     let often = format!("for i in $(seq 40); do {} list; done", env!("CARGO_BIN_EXE_tare"));
     let output = place.run(&[&options[..], &["sh", "-c", &often]].concat());
     assert!(output.status.success(), "{}", stderr(&output));

@@ -14,7 +14,7 @@ use crate::support::{ProcessGuard, is_root, stderr};
 const FORKS: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
 const FAULTS: [&str; 7] = ["-e", "page-faults", "-c", "1", "--no-call-graph", "-m", "64"];
 
-/// The recordings in a folder, oldest first.
+/// The recordings in a folder, by name.
 fn recordings(folder: &Path) -> Vec<PathBuf> {
     let named = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("perf.data"))
@@ -40,7 +40,7 @@ fn check_ledgers(files: &[PathBuf]) -> usize {
     files.iter().map(check).sum()
 }
 
-/// The number of samples in the ledger's last lines on stderr.
+/// The number of samples in the last line that names it.
 fn said(text: &str) -> usize {
     let line = text.lines().rfind(|line| line.contains(" samples in ")).unwrap();
     line.trim_start_matches("tare: ").split(' ').next().unwrap().replace(',', "").parse().unwrap()

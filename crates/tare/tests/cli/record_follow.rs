@@ -367,7 +367,7 @@ fn exact_weights_are_what_each_command_counted() {
     };
     let [sh, date, expr] = ["sh", "date", "expr"].map(|comm| of("page-faults", comm));
     assert!(((sh + date + expr) / total - 1.0).abs() < 0.02, "{sh} {date} {expr} of {total}");
-    // The shell only forks them; all their page faults are their own.
+    // A task's count also has the page faults between its fork and its execve.
     assert!(expr > 200.0 * alone("expr") && expr < 200.0 * (alone("expr") + 60.0), "{expr}");
     // The few faults that read from the disk are major faults.
     let minor = of("minor-faults", "date") / date;

@@ -115,7 +115,7 @@ fn check(path: &Path, is_plain: bool, said: &str) {
     }
 }
 
-/// The longest interval between two of the times.
+/// The longest interval between two consecutive times.
 fn longest_pause(times_ns: &[u64]) -> (u64, u64) {
     let pauses = times_ns.windows(2).map(|pair| (pair[0], pair[1]));
     pauses.max_by_key(|(from_ns, to_ns)| to_ns - from_ns).unwrap()

@@ -33,7 +33,6 @@ fn marks(path: &Path) -> (usize, usize) {
     (marks, late)
 }
 
-/// Records from overwritten rings are older than the synthesized records about processes.
 #[test]
 fn what_was_overwritten_comes_before_any_mark() {
     let place = RecordingFolder::new();

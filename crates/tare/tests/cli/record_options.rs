@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{ProcessGuard, document, is_root, left_out, sh, status, stderr, tare};
 
-/// A few milliseconds of work with system calls and children.
+/// Some work with system calls and children.
 const WORK: [&str; 3] =
     ["sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; /bin/true; /bin/true"];
 

@@ -41,7 +41,7 @@ fn reading_has_the_priority_that_is_asked_for() {
     let threads = priorities(recorder.id());
     send("INT", &recorder);
     assert_eq!(recorder.wait().unwrap().code(), Some(130));
-    // SCHED_FIFO is 1. Only reader threads have it, not the compressing one.
+    // SCHED_FIFO is 1. Only the main thread and readers have it, not the compressing one.
     let expected = |name: &str| if name == "tare-output" { (0, 0) } else { (1, 5) };
     assert_eq!(threads.len(), 3);
     assert!(
@@ -185,7 +185,7 @@ fn a_fifo_that_nobody_reads_can_be_given_up() {
             && text.lines().last().unwrap().contains("signal 2"),
         "{text}"
     );
-    // A late reader gets everything.
+    // A late reader gets a recording that perf reads.
     let recorder = spawn();
     std::thread::sleep(Duration::from_millis(300));
     let saved = place.folder.path().join("saved");

@@ -28,7 +28,7 @@ fn judged(program: &Path, place: &RecordingFolder) -> (u64, u64, String) {
     (good.parse().unwrap(), all.parse().unwrap(), text)
 }
 
-/// Records a program for some tenths of a second, in user mode.
+/// Records a program, to which it passes one argument, in user mode.
 fn known(program: &Path, seconds: &str, options: &[&str]) -> RecordingFolder {
     let place = RecordingFolder::new();
     let begin = ["-e", "cpu-clock:u", "-F", "4000"];

@@ -157,7 +157,7 @@ fn sync_has_names_on_the_disk_too() {
             .unwrap()
     };
     assert_eq!(synced(&[]), 0);
-    // Once when the file is created and once when it is complete.
+    // Once when the file is created. With the time in its name, again when it is complete.
     assert_eq!(synced(&["--sync"]), 1);
     assert_eq!(synced(&["--sync", "--timestamp-filename"]), 2);
 }

@@ -17,7 +17,7 @@ const CLOCK: [&str; 6] = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "
 /// A shell loop of some tenths of a second.
 const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
 
-/// The recordings in a folder, oldest first.
+/// The recordings in a folder, by name.
 fn recordings(folder: &Path) -> Vec<PathBuf> {
     let named = |path: &PathBuf| path.file_name().unwrap().as_encoded_bytes().starts_with(b"perf");
     let mut files: Vec<PathBuf> =
@@ -50,7 +50,7 @@ fn reported(file: &Path) -> u64 {
     entries.iter().map(|entry| entry["own"]["samples"].as_u64().unwrap()).sum()
 }
 
-/// Whether `--follow=cgroup` works here.
+/// The modes of `--follow` that work here; none without root.
 fn modes() -> &'static [&'static str] {
     if !is_root() {
         return &[];
@@ -65,7 +65,8 @@ fn modes() -> &'static [&'static str] {
     }
 }
 
-/// Asserts that each file of a series shows samples of the command.
+/// Asserts that `at_least` files of a series show samples of the command, and that all readers
+/// agree on the samples of each.
 fn each_file_shows_the_command(place: &RecordingFolder, at_least: usize, what: &str) {
     let files = recordings(place.folder.path());
     assert!(files.len() >= at_least, "{what}: {files:?}");
