@@ -37,8 +37,7 @@ pub(super) fn perf_report(file: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Recordings that perf makes once for all tests. If perf can't, prints the reason and returns
-/// `None`.
+/// Recordings that perf makes once for all tests. If perf can't, `get` prints the reason.
 pub(super) struct Recordings {
     folder: PathBuf,
 }

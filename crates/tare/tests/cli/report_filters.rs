@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{stderr, tare};
 
-/// A recording of two shells that run loops, in a temporary folder.
+/// A recording of two shells that run loops. Its file is removed on drop.
 struct FilteredRecording(PathBuf);
 
 impl Drop for FilteredRecording {
@@ -29,7 +29,7 @@ fn recording(name: &str) -> FilteredRecording {
     file
 }
 
-/// The lines that a program prints of a recording, split into words.
+/// The sorted lines that a program prints of a recording, split into words.
 fn lines(program: &mut Command, file: &Path, args: &[&str]) -> Option<Vec<Vec<String>>> {
     let output = program.args(args).arg("-i").arg(file).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

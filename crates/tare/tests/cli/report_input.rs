@@ -124,7 +124,7 @@ fn samples_of_the_recorder_are_left_out_and_counted() {
         serde_json::from_str(&stdout(&report(&file, &[&["--json"], args].concat()))).unwrap()
     };
     let samples = |document: &serde_json::Value| document["events"][0]["samples"].as_u64().unwrap();
-    // report and script read recordings in different ways.
+    // Without and with code locations.
     for args in [["--sort", "comm", "-g", "none"], ["--sort", "comm,sym", "-g", "none"]] {
         let without = document(&args);
         let with = document(&[&args[..], &["--include-self"]].concat());

@@ -53,8 +53,8 @@ impl ShellRecording {
         self.0.path().join("perf.data")
     }
 
-    /// The rows of both tools without spaces beside separators, sorted, because rows of equal
-    /// weight have no fixed order.
+    /// Compares the rows of both tools without spaces before separators, sorted, because rows of
+    /// equal weight have no fixed order.
     fn compare(&self, options: &[&str]) {
         self.compare_some(options, |_| true);
     }
@@ -208,7 +208,8 @@ fn events_of_a_group_stand_side_by_side() {
     assert!(shares.len() > 3 && shares.is_sorted_by(|left, right| left >= right), "{by_second}");
 }
 
-/// A graph with shares relative to the parent branch states what it leaves out.
+/// In a graph with shares relative to the parent branch, the first branches of a row add up to
+/// 100%.
 #[test]
 fn a_fractal_graph_is_relative_to_the_branch_above() {
     let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);

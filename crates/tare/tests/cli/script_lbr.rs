@@ -50,7 +50,7 @@ const SAMPLES: [BranchSample<'_>; 4] = [
     BranchSample { ip: IN_KERNEL, misc: 1, chain: &[KERNEL_MARK, IN_KERNEL], calls: &[] },
 ];
 
-/// The expected output of `perf script`, with offsets in files.
+/// The expected addresses of each stack, in files without their load address.
 const EXPECTED: [&[u64]; 4] = [
     &[0x140, 0x210, 0x320, 0x430],
     &[IN_KERNEL, IN_KERNEL + 8, 0x140, 0x210],

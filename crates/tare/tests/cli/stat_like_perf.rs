@@ -45,7 +45,7 @@ fn shape(column: &str) -> String {
     }
 }
 
-/// Options to compare. They name events, because tare's defaults leave out missing events.
+/// Options to compare, with named events: tare's defaults leave out missing ones.
 const CASES: [&[&str]; 12] = [
     &["-e", "task-clock,page-faults,context-switches", "true"],
     &["-e", "{task-clock,page-faults}", "true"],

@@ -147,7 +147,7 @@ fn machine_forms_on_stderr_are_data_and_nothing_else() {
         let text = of("--json");
         serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     }
-    // Other outputs contain the reason.
+    // With results on stdout, stderr has the reason.
     let output = stat(&["-x,", "-o", "-", "-e", "4242:1", "true"]);
     assert!(stderr(&output).starts_with("tare: not counted: 4242:1 ("), "{output:?}");
 }

@@ -68,7 +68,7 @@ fn without_a_command_an_interrupt_shows_the_counts_and_is_130() {
         return;
     }
     let child = spawn_stat(&["-a", "-x,", "-e", "context-switches", "-I", "10"]);
-    // Interval lines show that counting has begun.
+    // Time for some intervals.
     std::thread::sleep(Duration::from_millis(200));
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
@@ -105,7 +105,7 @@ fn intervals_add_up_to_the_totals() {
 fn a_timeout_and_a_delay() {
     let output = stat(&["--timeout", "100", "-x,", "-e", "page-faults:u", "sleep", "60"]);
     assert_eq!((status(&output), csv_values(&output).len()), (0, 1), "{output:?}");
-    // All of the command's faults occur before the delay ends.
+    // Nearly all of the command's faults occur before the delay ends.
     let delayed = stat(&[
         "-D",
         "300",
@@ -125,7 +125,7 @@ fn orders_come_over_descriptors_and_fifos() {
     let control = folder.path().join("control");
     let ack = folder.path().join("ack");
     sh(&format!("mkfifo {} {}", control.display(), ack.display()));
-    // tare counts exactly what the program does between its own commands.
+    // tare counts only between the program's `enable` and `disable`.
     let script = format!(
         "read_ack() {{ read line <&4; [ \"$line\" = ack ]; }}; exec 3>{0} 4<>{1}; ls / >/dev/null; echo enable >&3; read_ack; ls / >/dev/null; echo disable >&3; read_ack; ls / >/dev/null; echo nonsense >&3; echo ping >&3; read_ack",
         control.display(),
@@ -182,7 +182,7 @@ fn before_and_after_each_run() {
     );
 }
 
-/// A stopped process handles only SIGKILL until it continues.
+/// A stopped process takes SIGTERM only when it continues.
 #[test]
 fn a_stopped_command_ends_with_the_time_too() {
     let began = std::time::Instant::now();

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::{ProcessGuard, is_root, signal, status, stderr, tare, wait_until};
 
-/// The commands that run a program, with options for short output.
+/// Commands that run a program, with options for short output.
 const RUNNERS: [&[&str]; 5] = [
     &["stat", "-e", "page-faults:u"],
     &["record", "-q", "-e", "task-clock:u", "-o", "recording.data"],
@@ -194,7 +194,7 @@ fn start_top(target: &Child, options: &[&str]) -> Child {
 }
 
 fn finish(mut child: Child) -> Output {
-    // Keep reading, so that `top` doesn't end at a closed or full pipe.
+    // `top` ends at a closed pipe and waits at a full one, so read all.
     let mut rest = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
     child.wait_with_output().unwrap()

@@ -79,7 +79,7 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
         .expect("the process is there");
 }
 
-/// The number of samples that `tare script` leaves out because they precede the command's execve.
+/// The number of samples that `tare script` leaves out because they are from outside the command.
 pub(crate) fn left_out(output: &Output) -> usize {
     let text = stderr(output);
     let line = text.lines().find_map(|line| {

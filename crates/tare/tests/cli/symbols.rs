@@ -95,7 +95,7 @@ pub(crate) fn record(command: &Path, to: &Path) -> Option<Output> {
     Some(output)
 }
 
-/// The distinct functions in tare's output, heaviest first.
+/// The functions in tare's output, in its order, without consecutive repetitions.
 pub(crate) fn names(
     command: &str,
     file: &Path,

@@ -87,7 +87,7 @@ fn debian_s_server_has_what_is_gone() {
     process.end();
     let output = gone.report(&url, &cache);
     assert!(shows(&output) && stderr(&output).is_empty(), "from the cache: {output:?}");
-    // elfutils uses the same cache, including its note that a file doesn't exist.
+    // elfutils finds tare's downloads in the same cache, and asks for what isn't there.
     let other = "00".repeat(20);
     std::fs::create_dir(cache.join(&other)).unwrap();
     let find = |id: &str| {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{ProcessGuard, document, is_root, stderr, tare, wait_until};
 use crate::symbols::{SPIN, both_show, build_id, compile, names, record, run};
 
-/// A program that executes a file from memory and spins until it is killed.
+/// Executes a file from memory.
 const FROM_MEMORY: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -138,7 +138,7 @@ fn the_report_says_what_would_name_most_samples() {
     assert_eq!(said(&["--debug-dir", named.to_str().unwrap()], None), (None, None));
 }
 
-/// A file without end takes the place of a debug file.
+/// A FIFO, an endless device or a circular link takes the place of a debug file.
 #[test]
 fn what_is_no_regular_file_is_passed_over() {
     let Some(stripped) = Stripped::record() else { return };
@@ -161,7 +161,7 @@ fn what_is_no_regular_file_is_passed_over() {
     assert!(stripped.shows(&options, &[]));
 }
 
-/// Spins until it is killed.
+/// Compiles a program that spins until it is killed.
 fn endless(folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     let source = SPIN.replace("long i = 0; i < 150000000", "unsigned long i = 0; i != ~0ul");
     compile(folder, &source, "spin", flags)

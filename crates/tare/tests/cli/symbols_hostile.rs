@@ -123,7 +123,7 @@ fn the_recorded_programs_debug_info_goes_round_in_circles() {
     }
 }
 
-/// A server that answers every request with an endless stream of single bytes.
+/// A server that answers every request with zeros without end.
 #[test]
 fn a_debuginfod_sends_without_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -152,7 +152,7 @@ impl Terminal {
         Pid::from_raw(shell).unwrap()
     }
 
-    /// The terminal's foreground process.
+    /// The terminal's foreground process group.
     pub(crate) fn foreground(&self) -> Pid {
         let shell = self.shell().as_raw_nonzero();
         let stat = std::fs::read_to_string(format!("/proc/{shell}/stat")).unwrap();

@@ -87,7 +87,7 @@ fn copied_stacks_are_unwound_while_they_are_recorded() {
 fn what_is_sampled_ends_it_and_what_is_older_than_the_window_is_gone() {
     let mut program = busy("30");
     let id = pid(&program);
-    // The program exits between the first second and the last.
+    // The program is killed after 1.5 s.
     let mut watching = tare();
     watching.args(["top", "--json", "-p", &id, "-d", "0.5"]);
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

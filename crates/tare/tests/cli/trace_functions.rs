@@ -29,8 +29,8 @@ fn probes() -> String {
         .concat()
 }
 
-/// Returns the JSON that tare writes, and the output of the command.
-/// The workloads are linked statically, so tare times their calls on request only.
+/// Returns the JSON that tare writes to a file, and the other output of tare and its command. The
+/// workloads are linked statically, so tare times their calls on request only.
 fn json_and_output(args: &[&str]) -> (String, Output) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("calls.json");

@@ -32,7 +32,8 @@ fn duration(line: &str) -> Option<f64> {
     line.strip_suffix('>')?.rsplit_once('<')?.1.parse().ok()
 }
 
-/// Replaces the ids of tasks, of at least three digits, by the order of their first appearance.
+/// Replaces what differs between runs: addresses, inodes, random bytes, and the ids of tasks, of at
+/// least three digits, by the order of their first appearance.
 fn plain(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let is_task = ["getpid(", "set_tid_address(", "fork(", "clone", "fork resumed", "getpgid("];
     if is_task.iter().any(|call| line.contains(call))
@@ -379,7 +380,7 @@ fn names_32_bit_calls() {
     assert!(stderr(&output).contains("getppid() "), "{output:?}");
 }
 
-/// In the lines where they are missing, and at the end.
+/// Lost records are counted in the lines where they are missing, and at the end.
 #[test]
 fn counts_the_records_that_a_full_ring_buffer_loses() {
     if !can_trace() {

@@ -107,7 +107,6 @@ fn trial(action: Action, view: View) -> Trial {
 /// Trials of keys that move between lines, open them or reorder them.
 fn trial_of_lines(action: Action, view: View) -> Trial {
     let on_page = view == View::Text;
-    // The moves reach every line.
     let moves = if view == View::Timeline { Changes } else { Moves };
     let (before, wanted, after): (&[_], _, &[_]) = match action {
         Action::Up | Action::PageUp | Action::First => (&["End"], moves, &[]),

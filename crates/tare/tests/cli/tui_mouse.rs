@@ -4,6 +4,7 @@ use crate::made::SampleStream;
 use crate::tmux::{Terminal, tare as binary};
 
 /// Button 0 is the left one, 2 the right; 32 more while it is moved; 64 and 65 are the wheel.
+/// Buttons 0 to 2 are released again.
 fn mouse(terminal: &Terminal, button: u32, column: u32, row: u32) {
     terminal.type_in(&format!("\x1b[<{button};{column};{row}M"));
     if button < 3 {
