@@ -26,7 +26,7 @@ fn transient_cgroups(of: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the command can get a cgroup here. If root can't, prints the reason.
+/// Whether the command can get a cgroup here; otherwise prints that the test is skipped.
 fn has_cgroup() -> bool {
     let tried = is_root().then(|| stat(&["--follow=cgroup", "-e", "page-faults", "true"]));
     let why = tried.filter(|tried| !tried.status.success()).map(|tried| stderr(&tried));
