@@ -35,7 +35,8 @@ const TERMINATION_LIMIT: Duration = Duration::from_secs(5);
 /// How often a command is checked for its exit after SIGTERM.
 const TERMINATION_CHECK: Duration = Duration::from_millis(5);
 
-/// How often target threads are checked for their exit: only processes have pidfds to poll.
+/// How often target threads are checked for their exit: before Linux 6.9 only processes have pidfds
+/// to poll.
 const THREAD_CHECK: Duration = Duration::from_millis(200);
 
 /// The command, if there is one, and everything that can end a measurement.

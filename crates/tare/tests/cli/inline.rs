@@ -164,7 +164,7 @@ fn the_interactive_report_has_lines_and_inlined_functions_too() {
     let tare = tmux::tare();
     let file = nested.file.display().to_string();
     let report = format!("{} report -i {file} --no-children", tare.display());
-    // The key opens the call graph of the first row as a tree.
+    // The key opens all call graphs.
     for (option, is_there) in [(" --inline", true), ("", false)] {
         terminal.run(&format!("clear; {report}{option}"));
         terminal.wait_loaded();

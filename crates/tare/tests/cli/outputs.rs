@@ -1,4 +1,4 @@
-//! Files that tare writes: for their owner alone, whole or not at all.
+//! Files that tare writes: their owner, earlier files, full disks, FIFOs and limits of size.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -28,7 +28,7 @@ fn record(place: &RecordingFolder, line: &str) -> Option<(String, Follow)> {
     Some((stderr(&output), read(&place.file()).ledger.unwrap().follow.unwrap()))
 }
 
-/// The folder that the command saw.
+/// The folder of the command's cgroup, which the command wrote into a file.
 fn folder(place: &RecordingFolder) -> PathBuf {
     let text = std::fs::read_to_string(place.folder.path().join("own")).unwrap();
     PathBuf::from(text.trim())

@@ -12,7 +12,7 @@ const FORKS: [&str; 4] =
     ["--", "sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done"];
 const FAULTS: [&str; 7] = ["-e", "page-faults", "-c", "1", "--no-call-graph", "-m", "64"];
 
-/// The number at the start of the ledger's first line.
+/// The number of samples in the last line that names it.
 fn said(output: &Output) -> usize {
     let text = stderr(output);
     let line = text.lines().rfind(|line| line.contains(" samples in ")).unwrap();
@@ -79,7 +79,7 @@ fn the_highest_rate_is_not_to_be_made_higher() {
     assert!(!stderr(&output).contains("higher rate"), "{}", stderr(&output));
 }
 
-/// For a rare event sampled by rate, tare claims no coverage.
+/// tare prints no coverage far above 100%.
 #[test]
 fn a_share_of_next_to_nothing_is_not_told() {
     let place = RecordingFolder::new();

@@ -105,7 +105,7 @@ pub(super) fn rows(table: &str) -> Vec<String> {
     rows
 }
 
-/// Leaves out addresses and the names that perf invents for PLT entries.
+/// Leaves out rows with addresses, unknown functions and PLT entries.
 fn comparable(rows: Vec<String>) -> Vec<String> {
     rows.into_iter()
         .filter(|row| {

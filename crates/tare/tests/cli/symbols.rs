@@ -206,7 +206,7 @@ fn a_stripped_programs_debug_file_is_found_by_its_link() {
     }
 }
 
-/// A recording of the program above, its process and the address of its code.
+/// A recording of [`JIT`], its process and the address of its code.
 pub(crate) fn record_jit(folder: &Path) -> Option<(PathBuf, String, u64)> {
     let file = folder.join("perf.data");
     let binary = compile(folder, JIT, "jit", &[])?;

@@ -54,7 +54,7 @@ impl Diff {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn resolve(raw: raw::DiffArgs) -> Result<Self, Refusal> {
         refuse_what_makes_no_sense(&raw)?;
         let per = match raw.per.as_str() {

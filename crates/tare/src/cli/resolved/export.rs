@@ -21,7 +21,7 @@ impl Export {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn resolve(raw: raw::ExportArgs) -> Result<Self, Refusal> {
         let output = raw.output.unwrap_or_else(|| PathBuf::from("-"));
         Ok(Self { samples: SampleSelection::resolve(raw.samples)?, format: raw.format, output })

@@ -26,7 +26,7 @@ impl Flame {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn resolve(raw: raw::FlameArgs) -> Result<Self, Refusal> {
         let output = raw.output.ok_or_else(|| {
             Refusal::usage("name the file to write: -o flame.html, or -o flame.svg")

@@ -48,7 +48,7 @@ impl ReportOptions {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub fn resolve(raw: raw::ReportArgs) -> Result<Self, Refusal> {
         Ok(Self {
             columns: Columns::resolve(&raw)?,

@@ -121,7 +121,7 @@ impl Columns {
         self.fields.is_empty() && self.sort.first() == Some(&Column::Key(SortKey::Symbol))
     }
 
-    /// Returns the keys of rows besides thread, CPU and code location.
+    /// Returns the keys of rows that are details of samples, each once.
     #[must_use]
     pub fn details(&self, recorded: RecordingTraits) -> Vec<Detail> {
         let mut details = Vec::new();
@@ -181,7 +181,7 @@ pub(super) fn is_of_lines(column: Column) -> bool {
     matches!(column, Column::Key(key) if key.is_of_lines())
 }
 
-/// Sort keys of samples without `-s`.
+/// Sort keys of samples without `-s`, unless all events are tracepoints.
 const DEFAULT_KEYS: [SortKey; 3] = [SortKey::Comm, SortKey::Dso, SortKey::Symbol];
 
 /// Returns the default keys. Those of memory accesses and branches follow perf's.

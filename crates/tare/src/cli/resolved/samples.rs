@@ -36,7 +36,7 @@ impl SampleSelection {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn resolve(raw: raw::SampleArgs) -> Result<Self, Refusal> {
         let filter = SampleFilterOptions {
             comms: raw.names.comms,

@@ -201,7 +201,7 @@ pub struct StatOutput {
     pub summary_column: bool,
     /// Whether the screen is cleared before each interval.
     pub clears: bool,
-    /// 1 prints each step, 2 every attribute.
+    /// 1 prints the numbers of events and open files, 2 also every attribute.
     pub verbose: u8,
 }
 

@@ -65,7 +65,8 @@ fn preview(record: &RecordOptions, host: &Host) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Prints how the command is followed, and where the plan differs from the options.
+/// Prints where the plan differs from the options. Also prints how the command is followed, with
+/// `-v` or `--dry-run`, or if a way that sees more tasks is refused.
 fn say_plan(record: &RecordOptions, recorder: &Recorder) {
     if record.quiet && !record.dry_run {
         return;

@@ -37,7 +37,8 @@ pub struct RecordOptions {
     pub output: RecordOutput,
     /// Whether the cost of a sample is measured at the end if it is unknown on this host.
     pub calibrates: bool,
-    /// 1 prints each step, 2 every attribute.
+    /// 1 prints how children are followed, the open files and the whole ledger; 2 also every
+    /// attribute.
     pub verbose: u8,
     /// Whether only errors are printed.
     pub quiet: bool,
