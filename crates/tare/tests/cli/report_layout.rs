@@ -59,8 +59,8 @@ impl ShellRecording {
         self.compare_some(options, |_| true);
     }
 
-    /// Compares the call chains of `main`: those of the program's start may have wrong callers, which
-    /// tare leaves out.
+    /// Compares the call chains of `main`: those of the program's start may have wrong callers,
+    /// which tare leaves out.
     fn compare_chains(&self, options: &[&str]) {
         self.compare_some(options, |row| !row.contains(';') || row.contains("main"));
     }
