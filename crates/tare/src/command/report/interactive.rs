@@ -16,8 +16,9 @@ use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_tui::{CodeView, ReportInput, UiExit};
 
-/// Whether the report is interactive. It is text when reading a pipe, on a terminal that can't show
-/// an interface, and for output that only exists as text.
+/// Whether the report is interactive. By default it is text if the recording is standard input, if
+/// the terminal can't show an interface, or if the output exists only as text. With `--tui` the
+/// last two are errors.
 pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
     let is_table = report.output.part == ReportPart::Table
         && report.output.header.is_none()
@@ -119,7 +120,7 @@ pub(crate) fn terms(filter: &Filter) -> Vec<Term> {
     lists.into_iter().flatten().collect()
 }
 
-/// A condition that any item of the list meets. `None` for an empty list.
+/// Returns a condition that holds if that of any item does. `None` for an empty list.
 fn any_of<T>(wanted: &[T], term: impl Fn(&T) -> Term) -> Option<Term> {
     let mut terms: Vec<_> = wanted.iter().map(term).collect();
     match terms.len() {

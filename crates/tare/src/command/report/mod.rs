@@ -185,7 +185,8 @@ fn ledger(out: &mut dyn Write, summary: &ProfileSummary) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether an empty table is an error: no filter explains it.
+/// Whether an empty table is an error: neither a filter, nor branches, nor samples of the recorder
+/// explain it.
 fn must_have_rows(report: &ReportOptions, losses: &Losses) -> bool {
     let is_filtered =
         report.rows.hides_unresolved || !report.summed.cpus.is_empty() || report.is_partial();

@@ -42,7 +42,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Writes a task, its mappings, and its descendants.
+    /// Writes a task, with `--mmaps` its mappings, and its descendants.
     fn task(
         &self,
         out: &mut dyn Write,

@@ -13,7 +13,7 @@ use tare_trace::sched::{
 use crate::cli::resolved::sched::{self as resolved, SchedForm};
 use crate::exit::say;
 
-/// Bytes of text per write.
+/// Bytes of text after which it is written.
 const CHUNK: usize = 1 << 16;
 
 /// Lists context switches, or sums them up.
@@ -82,8 +82,8 @@ impl<'a> SchedOutput<'a> {
         self.out.flush().context("cannot write the results")
     }
 
-    /// Writes the sums and flushes. `time_ns` is the end of the trace, if known; `all`: all tasks
-    /// were selected; `missing`: number of lost records.
+    /// Writes the sums or the remaining text, and flushes. `time_ns` is the end of the trace, if
+    /// known; `all`: all tasks were selected; `missing`: number of lost records.
     pub(super) fn finish(
         mut self,
         time_ns: Option<u64>,

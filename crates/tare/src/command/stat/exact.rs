@@ -24,13 +24,14 @@ impl Turns {
     /// Asks the kernel which groups fit on the counters together.
     ///
     /// # Errors
-    /// Fails if a group doesn't fit by itself, or can't be opened.
+    /// Fails if a group can't be opened.
     pub(super) fn plan(stat: &Stat, session: &StatSession<'_>) -> anyhow::Result<Self> {
         let all = vec![(0..stat.events.groups.len()).collect()];
         if !stat.events.exact || stat.events.groups.is_empty() {
             return Ok(Self { sets: all, in_time: false });
         }
-        // The command doesn't exist yet; tare's own thread uses the same counters.
+        // A command doesn't exist yet; tare's own thread stands for all tasks: it uses the same
+        // counters.
         let own = i32::try_from(std::process::id())?;
         let scope = match &stat.target {
             StatTarget::Cpus { cpus, .. }

@@ -28,8 +28,9 @@ pub(super) struct EndedRun {
 
 /// Counts one run, with the set of events whose turn it is.
 ///
-/// The child is forked before the events are opened, so that its counts contain none of that. The
-/// cgroup is dropped after counting: it moves out processes that outlive the command.
+/// The child is forked before the events are opened, so that its counts include neither the fork
+/// nor the opening. The cgroup is dropped after counting: it moves out processes that outlive the
+/// command.
 pub(super) fn run(
     session: &StatSession<'_>,
     turns: &Turns,
@@ -282,7 +283,8 @@ impl LiveRun<'_> {
     /// Stops counting, reads, and then ends a command that still runs.
     fn finish(mut self, on_interval: OnInterval<'_>) -> anyhow::Result<EndedRun> {
         let exited = self.supervisor.exited();
-        // Processes that the command leaves behind run on; the counts are those at its exit.
+        // Once the command has exited, disabling isn't needed: processes that it leaves behind are
+        // counted until the read below.
         if exited.is_none() || !matches!(self.session.stat.target, StatTarget::Command) {
             self.counting.disable()?;
         }

@@ -15,7 +15,7 @@ pub(super) struct StatWriter {
     out: BufWriter<Box<dyn Write>>,
     form: StatForm,
     columns: Columns,
-    /// What CSV calls the totals.
+    /// How CSV labels the totals.
     total: Span,
     intervals: document::Intervals,
     /// Whether the screen is cleared before each interval.
@@ -25,7 +25,7 @@ pub(super) struct StatWriter {
 }
 
 impl StatWriter {
-    /// Opens the destination. `keys`: whether lines have a column for the CPU, thread or cgroup.
+    /// Opens the destination. `keys`: whether lines have a column for the key of their row.
     pub(super) fn open(output: &StatOutput, keys: bool) -> anyhow::Result<Self> {
         Ok(Self {
             out: open(output)?,
@@ -46,7 +46,7 @@ impl StatWriter {
     /// Writes the counts of an interval that ended `at` after the start.
     pub(super) fn interval(&mut self, at: Duration, lines: &[StatLine]) -> anyhow::Result<()> {
         if self.clears && self.form != StatForm::Document {
-            // Cursor home, then erase to the end of the screen. Each screen gets a heading.
+            // Cursor home, then erase the screen. Each screen gets a heading.
             self.out.write_all(b"\x1b[H\x1b[2J").context("cannot write the results")?;
             self.since_heading = 0;
         }

@@ -180,7 +180,8 @@ impl<'a> StatSession<'a> {
         })
     }
 
-    /// Reads the threads' names when counting begins: a thread may exit before it ends.
+    /// Reads the names of threads that have rows, when counting begins: a thread may exit before it
+    /// ends.
     pub(super) fn names(&self, scope: &Scope) -> ThreadNames {
         match scope {
             Scope::Tasks(tids) if self.stat.aggregation == Aggregation::Thread => {
@@ -200,7 +201,7 @@ impl<'a> StatSession<'a> {
     }
 }
 
-/// The error for a default set of events of which this user may count none.
+/// Returns the error if no event can be counted, and this user's rights are a reason.
 fn nothing_permitted(opened: &[Counters], scope: &Scope) -> Option<OpenError> {
     let mut counters = opened.iter().flat_map(Counters::as_slice);
     let forbidden = counters

@@ -90,8 +90,8 @@ fn suggest_own_processes(refusal: &Refusal) -> Refusal {
     Refusal { message: format!("{}; {own}", refusal.message), exit: refusal.exit }
 }
 
-/// Plans the recording. The default budget is dropped where no budget can be held: for tasks, and
-/// for events that aren't sampled by time.
+/// Plans the recording. The default budget is dropped for tasks, for events with a period, and for
+/// events whose samples' cost is unknown.
 fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
     let backend = || Backend { host: host.clone(), ..Backend::default() };
     let planned = match Recorder::new(top.options.clone(), backend()) {

@@ -28,10 +28,10 @@ const FIRST_REFRESH: Duration = Duration::from_millis(400);
 /// are read can't name them.
 const LONGEST_DRAIN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The same for copied stacks, of which one drain takes a limited number.
+/// The same for copied stacks, which take more space in the ring buffers.
 const LONGEST_STACK_DRAIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Work that is due this soon is done at once, which saves a wake-up.
+/// A refresh that is due this soon is made at once, which saves a wake-up.
 const SLACK: Duration = Duration::from_millis(10);
 
 /// Where the profile is shown.

@@ -13,7 +13,7 @@ use crate::cli::resolved::top::{Top, TopForm};
 /// Lines of a screen that aren't rows of the table.
 const OTHER_LINES: usize = 10;
 
-/// Moves the cursor to the top and clears the screen.
+/// Moves the cursor to the top, and clears the screen and the scrollback.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Prints the profile of the last seconds.

@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::cli::resolved::trace::Trace;
 use crate::exit::say;
 
-/// Bytes of text per write.
+/// Bytes of text after which it is written.
 const CHUNK: usize = 1 << 16;
 
 pub(super) fn run(

@@ -67,8 +67,9 @@ impl<'a> TraceSession<'a> {
         }
     }
 
-    /// Starts the command and waits until the trace ends. Calls `drain(false)` when one of `files`
-    /// is readable, and at least every [`DRAIN_INTERVAL`] if there are files; then `drain(true)`.
+    /// Starts the command and waits until the trace ends. Calls `drain(false)` after each wait,
+    /// which ends when one of `files` is readable, on a signal, or after [`DRAIN_INTERVAL`] if
+    /// there are files; at the end `drain(true)`.
     ///
     /// # Errors
     /// Fails if the command can't be executed or waited for, or if `drain` fails.

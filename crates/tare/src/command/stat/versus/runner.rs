@@ -205,8 +205,8 @@ impl Bench for Runner<'_> {
     }
 }
 
-/// Replacements for stdin, stdout and stderr; `None` leaves a file as it is. A command that runs
-/// hundreds of times never reads from the terminal.
+/// Replacements for stdin, stdout and stderr; `None` leaves a file as it is. stdin is always
+/// `/dev/null`: a command that runs hundreds of times never reads from the terminal.
 fn standard_files(
     output: &CommandOutput,
     file: Option<&File>,
