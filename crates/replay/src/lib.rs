@@ -118,7 +118,7 @@ pub use error::Error;
 pub use filter::{SampleFilter, SampleFilterOptions};
 pub use group::{GroupCounts, Member};
 pub use live::{Live, LiveOptions};
-pub use machine::Machine;
+pub use machine::{FrameLocation, Machine};
 pub use options::{ReplayOptions, SampleDetail};
 pub use own_threads::{OwnThreads, own_tids};
 pub use profile::{

@@ -116,6 +116,15 @@ impl FramePointerLookup {
     }
 }
 
+/// Where an address of a call chain is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameLocation {
+    /// In code, or at the CPU's own address. `None` if nothing is mapped there.
+    Code(Option<DsoAddress>),
+    /// A return address in memory that isn't code: the call chain is wrong from there on.
+    OutsideCode,
+}
+
 /// Parts of the current sample's call chain that its recorded chain lacks.
 #[derive(Debug, Default)]
 pub(crate) struct ChainParts {
@@ -440,7 +449,27 @@ impl Machine {
 
     /// Returns the DSO of an address, and the address in it.
     pub fn dso_address(&self, mode: CpuMode, pid: i32, address: u64) -> Option<DsoAddress> {
+        self.mapped_address(self.mapping(mode, pid, address), mode, pid, address)
+    }
+
+    /// Returns where an address of a call chain is.
+    pub fn locate_frame(&self, pid: i32, at: CodeAddress) -> FrameLocation {
+        let CodeAddress { mode, address, is_return } = at;
         let map = self.mapping(mode, pid, address);
+        if is_return && self.is_outside_code(map, mode, pid, address) {
+            return FrameLocation::OutsideCode;
+        }
+        FrameLocation::Code(self.mapped_address(map, mode, pid, address))
+    }
+
+    /// Like [`Self::dso_address`], for a known mapping of the address.
+    fn mapped_address(
+        &self,
+        map: Option<&Mapping>,
+        mode: CpuMode,
+        pid: i32,
+        address: u64,
+    ) -> Option<DsoAddress> {
         // A file mapped over compiled code replaces it.
         let has_file = |map: &&Mapping| {
             let kind = self.dsos.table.get(map.dso).map(|dso| dso.kind);
@@ -465,15 +494,21 @@ impl Machine {
         self.symbol(at).is_ok().then_some(at)
     }
 
-    /// Whether a return address is in memory that isn't code: a call chain is wrong from there on.
-    /// In a process without recorded mappings, any address may be code.
-    #[must_use]
-    pub fn is_outside_code(&self, pid: i32, at: CodeAddress) -> bool {
-        let (CpuMode::User, pid) = at.mode.in_process(pid) else { return false };
-        let Some(space) = self.spaces.space(pid).filter(|_| at.is_return) else { return false };
-        match space.find(at.address) {
-            Some(mapping) => !mapping.is_code,
-            None => space.mappings().next().is_some() && self.jit.find(pid, at.address).is_none(),
+    /// Whether an address in this mapping isn't one of code. In a process without recorded mappings,
+    /// any address may be code.
+    fn is_outside_code(
+        &self,
+        map: Option<&Mapping>,
+        mode: CpuMode,
+        pid: i32,
+        address: u64,
+    ) -> bool {
+        let (CpuMode::User, pid) = mode.in_process(pid) else { return false };
+        let has_mappings =
+            || self.spaces.space(pid).is_some_and(|space| space.mappings().next().is_some());
+        match map {
+            Some(map) => !map.is_code,
+            None => has_mappings() && self.jit.find(pid, address).is_none(),
         }
     }
 

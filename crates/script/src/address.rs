@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tare_format::record::Sample;
 use tare_render::script::{Fields, hex, name};
-use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
+use tare_replay::{CodeAddress, DsoAddress, FrameLocation, Machine, Replayed};
 
 use crate::options::ScriptOptions;
 use crate::pending::{FrameRequest, PendingLines, may_have_lines};
@@ -93,11 +93,8 @@ impl AddressPrinter {
         let needs_debug_info = self.inline || fields.contains(Fields::SRCLINE);
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for frame in &chain {
-            if machine.is_outside_code(pid, *frame) {
-                break;
-            }
-            let CodeAddress { mode, address: ip, is_return } = *frame;
-            let at = machine.dso_address(mode, pid, ip);
+            let FrameLocation::Code(at) = machine.locate_frame(pid, *frame) else { break };
+            let CodeAddress { address: ip, is_return, .. } = *frame;
             let begin = text.len();
             if fields.contains(Fields::IP) {
                 // An address in a file outlives the process, unlike one in its address space.

@@ -17,7 +17,8 @@ use tare_format::record::Sample;
 use tare_profile::Losses;
 use tare_render::{CopiedStacks, json_header, json_line};
 use tare_replay::{
-    CodeAddress, CpuMode, DsoAddress, Machine, Replayed, SampleFilter, Sink, Tracepoints,
+    CodeAddress, CpuMode, DsoAddress, FrameLocation, Machine, Replayed, SampleFilter, Sink,
+    Tracepoints,
 };
 use tare_symbols::{NameSource, ResolvedFrames};
 
@@ -162,7 +163,9 @@ impl<'a, W: Write> JsonSink<'a, W> {
             tid: head.tid,
             cpu: head.cpu,
             period: head.period.or(fixed),
-            at: head.ip.map(|address| self.frame(machine, pid, CodeAddress::exact(mode, address))),
+            at: head
+                .ip
+                .and_then(|address| self.frame(machine, pid, CodeAddress::exact(mode, address))),
             addr: head.addr.map(|addr| format!("{addr:#x}")),
             trace,
             callchain: has_chain.then(|| self.callchain(machine, pid)),
@@ -176,15 +179,16 @@ impl<'a, W: Write> JsonSink<'a, W> {
 
     /// Returns the frames of the call chain, up to the first return address that isn't in code.
     fn callchain(&self, machine: &Machine, pid: i32) -> Vec<JsonFrame> {
-        let chain = self.chain.iter().take_while(|at| !machine.is_outside_code(pid, **at));
-        chain.map(|at| self.frame(machine, pid, *at)).collect()
+        let frame = |at: &CodeAddress| self.frame(machine, pid, *at);
+        self.chain.iter().map_while(frame).collect()
     }
 
-    fn frame(&self, machine: &Machine, pid: i32, code: CodeAddress) -> JsonFrame {
-        let CodeAddress { mode, address: ip, is_return } = code;
-        let mut frame = JsonFrame { ip: format!("{ip:#x}"), ..JsonFrame::default() };
-        let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };
-        let call = machine.call_site(at, is_return);
+    /// Returns a frame; `None` for a return address that isn't in code.
+    fn frame(&self, machine: &Machine, pid: i32, code: CodeAddress) -> Option<JsonFrame> {
+        let FrameLocation::Code(at) = machine.locate_frame(pid, code) else { return None };
+        let mut frame = JsonFrame { ip: format!("{:#x}", code.address), ..JsonFrame::default() };
+        let Some(at) = at else { return Some(frame) };
+        let call = machine.call_site(at, code.is_return);
         let needs_debug_info = self.options.inline && may_have_lines(machine, at);
         frame.call = needs_debug_info.then_some(call);
         frame.dso = Some(to_text(machine.dso_name(at.dso)));
@@ -196,7 +200,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
             }
             Err(reason) => frame.unresolved = Some(reason.to_string()),
         }
-        frame
+        Some(frame)
     }
 
     /// Looks up debug info for the samples that wait for it, and adds them.

@@ -3,45 +3,29 @@
 use tare_format::Endian;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, features};
-use tare_format::tracepoint::{Format, TracingData};
+use tare_format::tracepoint::{FieldPlace, Format, TracingData};
 
-/// The position of a field in a tracepoint's raw data.
+/// Reads a field of a tracepoint's raw data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FieldBytes {
-    offset: usize,
-    size: usize,
-    /// See [`tare_format::tracepoint::Field::dynamic_base`].
-    dynamic_base: Option<usize>,
-}
+pub(crate) struct FieldBytes(FieldPlace);
 
 impl FieldBytes {
     /// Finds a field by name.
     pub(crate) fn find(name: &str, format: &Format) -> Option<Self> {
         let field = format.fields.iter().find(|field| field.name == name)?;
-        let dynamic_base = field.dynamic_base();
-        Some(Self { offset: field.offset, size: field.size, dynamic_base })
-    }
-
-    fn bytes<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
-        let rest = raw.get(self.offset..).unwrap_or_default();
-        &rest[..self.size.min(rest.len())]
+        Some(Self(field.place()))
     }
 
     /// Returns the field up to its NUL byte; of a dynamic one (`__data_loc`), the text that it
     /// refers to.
     pub(crate) fn text<'a>(&self, raw: &'a [u8], endian: Endian) -> &'a [u8] {
-        let mut bytes = self.bytes(raw);
-        if let Some(base) = self.dynamic_base {
-            let word = self.number(raw, endian).cast_unsigned();
-            let rest = raw.get(base.saturating_add((word & 0xffff) as usize)..).unwrap_or_default();
-            bytes = &rest[..rest.len().min((word >> 16) as usize)];
-        }
+        let bytes = self.0.bytes(raw, endian);
         &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
     }
 
     /// Reads a field of four bytes, or the lower half of one of eight; 0 for other sizes.
     pub(crate) fn number(&self, raw: &[u8], endian: Endian) -> i32 {
-        let word = match *self.bytes(raw) {
+        let word = match *self.0.bytes(raw, endian) {
             [a, b, c, d] => endian.u32([a, b, c, d]),
             [a, b, c, d, e, f, g, h] => {
                 u32::try_from(endian.u64([a, b, c, d, e, f, g, h]) & 0xffff_ffff).unwrap_or(0)
@@ -53,7 +37,7 @@ impl FieldBytes {
 
     /// Reads a field of eight bytes, or of four; 0 for other sizes.
     pub(crate) fn long(&self, raw: &[u8], endian: Endian) -> u64 {
-        match *self.bytes(raw) {
+        match *self.0.bytes(raw, endian) {
             [a, b, c, d, e, f, g, h] => endian.u64([a, b, c, d, e, f, g, h]),
             _ => self.number(raw, endian).cast_unsigned().into(),
         }
@@ -125,14 +109,20 @@ mod tests {
 
     #[test]
     fn a_dynamic_text_is_where_its_field_refers_to() {
-        let text = FieldBytes { offset: 8, size: 4, dynamic_base: Some(0) };
+        let field = |declaration: &str| {
+            let format = "name: moved\nID: 1\nformat:\n";
+            let line = format!("\tfield:{declaration}\tsigned:0;\n\nprint fmt: \"\"\n");
+            let format = Format::parse(&format!("{format}{line}")).unwrap();
+            FieldBytes::find("comm", &format).unwrap()
+        };
+        let text = field("__data_loc char[] comm;\toffset:8;\tsize:4;");
         let mut raw = vec![0; 12];
         raw[8..].copy_from_slice(&(16_u32 | 5 << 16).to_le_bytes());
         raw.extend_from_slice(b"....comm\0.");
         assert_eq!(text.text(&raw, Endian::Little), b"comm");
-        let relative = FieldBytes { dynamic_base: Some(12), ..text };
+        let relative = field("__rel_loc char[] comm;\toffset:8;\tsize:4;");
         assert_eq!(relative.text(&raw, Endian::Little), b"", "beyond the record");
-        let inline = FieldBytes { offset: 16, size: 4, dynamic_base: None };
+        let inline = field("char comm[4];\toffset:16;\tsize:4;");
         assert_eq!(inline.text(&raw, Endian::Little), b"comm");
     }
 }

@@ -61,7 +61,7 @@ impl Raw<'_> {
             Expression::DynamicLen(field) => self
                 .fields
                 .get(*field)
-                .map_or(0, |field| field.range(self.bytes, self.endian).1 as u64),
+                .map_or(0, |field| field.place().range(self.bytes, self.endian).1 as u64),
             _ => 0,
         }
     }

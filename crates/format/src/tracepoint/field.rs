@@ -36,16 +36,43 @@ pub struct Field {
     pub(super) location: Location,
 }
 
-impl Field {
-    /// Returns the offset in the record from which a dynamic field's own offset counts; `None` for
-    /// a field whose bytes are in itself.
+/// Where the bytes of a field are in a record.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldPlace {
+    offset: usize,
+    size: usize,
+    location: Location,
+}
+
+impl FieldPlace {
+    /// Returns the field's bytes, as far as the record has them; of a dynamic field (`__data_loc`,
+    /// `__rel_loc`), the bytes that it refers to.
     #[must_use]
-    pub fn dynamic_base(&self) -> Option<usize> {
-        match self.location {
-            Location::Inline => None,
-            Location::Data => Some(0),
-            Location::Relative => Some(self.offset.saturating_add(self.size)),
-        }
+    pub fn bytes<'r>(&self, raw: &'r [u8], endian: Endian) -> &'r [u8] {
+        let (offset, len) = self.range(raw, endian);
+        let rest = raw.get(offset..).unwrap_or_default();
+        &rest[..len.min(rest.len())]
+    }
+
+    /// Returns offset and length of the field's bytes, including those stored elsewhere.
+    pub(super) fn range(&self, raw: &[u8], endian: Endian) -> (usize, usize) {
+        let base = match self.location {
+            Location::Inline => return (self.offset, self.size),
+            Location::Data => 0,
+            Location::Relative => self.offset.saturating_add(self.size),
+        };
+        let word = read_number(raw, self.offset, self.size, endian);
+        let offset = (word & 0xffff) as usize;
+        let len = (word >> 16 & 0xffff) as usize;
+        (base.saturating_add(offset), len)
+    }
+}
+
+impl Field {
+    /// Returns where the field's bytes are.
+    #[must_use]
+    pub fn place(&self) -> FieldPlace {
+        FieldPlace { offset: self.offset, size: self.size, location: self.location }
     }
 
     /// Parses `field:char comm[16]; offset:8; size:16; signed:0;`.
@@ -107,20 +134,9 @@ impl Field {
         read_number(raw, self.offset, self.size, endian)
     }
 
-    /// Returns offset and length of the field's bytes, including those stored elsewhere.
-    pub(super) fn range(&self, raw: &[u8], endian: Endian) -> (usize, usize) {
-        let Some(base) = self.dynamic_base() else { return (self.offset, self.size) };
-        let word = self.number(raw, endian);
-        let offset = (word & 0xffff) as usize;
-        let len = (word >> 16 & 0xffff) as usize;
-        (base.saturating_add(offset), len)
-    }
-
-    /// Returns the field's bytes, as far as the record has them.
+    /// See [`FieldPlace::bytes`].
     pub(super) fn bytes<'r>(&self, raw: &'r [u8], endian: Endian) -> &'r [u8] {
-        let (offset, len) = self.range(raw, endian);
-        let rest = raw.get(offset..).unwrap_or_default();
-        &rest[..len.min(rest.len())]
+        self.place().bytes(raw, endian)
     }
 
     /// Returns the size in bytes of an array's element (1 if its type is unknown), or of a field

@@ -19,7 +19,7 @@ mod printf;
 
 pub use data::{TracingData, TracingDataError};
 pub use evaluate::{Names, NoNames};
-pub use field::Field;
+pub use field::{Field, FieldPlace};
 
 use crate::bytes::Endian;
 use printf::Directive;

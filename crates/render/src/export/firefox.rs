@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tare_profile::{EventId, FrameId, Profile, StringId, Thread, ThreadId};
 
 use super::sums::event_name;
-use super::{ExportFormat, ExportWriter, Exporter};
+use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
 use crate::samples::{FrameKind, FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Version of the format.
@@ -24,8 +24,7 @@ const GECKO_VERSION: u32 = 27;
 pub struct Firefox {
     out: ExportWriter,
     tracks: IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,
-    first_ns: Option<u64>,
-    last_ns: u64,
+    span: TimeSpan,
     chain: Vec<FrameId>,
 }
 
@@ -54,15 +53,14 @@ impl ExportFormat for Firefox {
 
     fn create(out: ExportWriter) -> io::Result<Self> {
         let tracks = IndexMap::default();
-        Ok(Self { out, tracks, first_ns: None, last_ns: 0, chain: Vec::new() })
+        Ok(Self { out, tracks, span: TimeSpan::default(), chain: Vec::new() })
     }
 }
 
 impl SampleSink for Firefox {
     fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         let time_ns = sample.time_ns.unwrap_or(0);
-        self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
-        self.last_ns = self.last_ns.max(time_ns);
+        self.span.add(time_ns);
         let event = sample.row.event;
         let thread = sample.row.thread;
         let comm = sample.row.comm;
@@ -81,14 +79,12 @@ impl SampleSink for Firefox {
 
 impl Exporter for Firefox {
     fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
-        let first_ns = self.first_ns.unwrap_or(0);
+        let first_ns = self.span.start_ns();
         let several = self
             .tracks
             .keys()
             .any(|track| Some(track.event) != self.tracks.keys().next().map(|first| first.event));
-        let start_ns = whole.session.clock.map_or(0, |clock| clock.to_wall_ns(first_ns));
-        let length_ms = milliseconds(self.last_ns.saturating_sub(first_ns));
-        let meta = meta(whole, length_ms, start_ns, &self.tracks);
+        let meta = meta(whole, &self.span, &self.tracks);
         write!(
             self.out,
             "{{\"meta\":{meta},\"libs\":[],\"pages\":[],\"counters\":[],\"threads\":["
@@ -121,8 +117,7 @@ fn colour(kind: FrameKind) -> &'static str {
 
 fn meta(
     whole: &RecordingSummary<'_>,
-    length_ms: f64,
-    start_ns: u64,
+    span: &TimeSpan,
     tracks: &IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,
 ) -> Value {
     let session = whole.session;
@@ -138,10 +133,10 @@ fn meta(
     };
     // The average time between samples, by which the activity graph is scaled.
     let samples: usize = tracks.values().map(|samples| samples.stacks.len()).sum();
-    let interval = (length_ms / samples.max(1) as f64).clamp(0.001, 1000.0);
+    let interval = (milliseconds(span.length_ns()) / samples.max(1) as f64).clamp(0.001, 1000.0);
     json!({
         "interval": interval,
-        "startTime": milliseconds(start_ns),
+        "startTime": milliseconds(span.wall_start_ns(whole)),
         "processType": 0,
         "product": session.command(),
         "stackwalk": 1,

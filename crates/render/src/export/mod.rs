@@ -34,6 +34,36 @@ pub use speedscope::Speedscope;
 
 use crate::samples::{RecordingSummary, SampleSink};
 
+/// The time from the first sample to the last one.
+#[derive(Default)]
+struct TimeSpan {
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl TimeSpan {
+    /// Adds the time of a sample. Samples may come in any order.
+    fn add(&mut self, time_ns: u64) {
+        self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
+        self.last_ns = self.last_ns.max(time_ns);
+    }
+
+    /// The first sample's time on the recording's clock; 0 without samples.
+    fn start_ns(&self) -> u64 {
+        self.first_ns.unwrap_or(0)
+    }
+
+    /// The first sample's time in ns since 1970; 0 if it is unknown.
+    fn wall_start_ns(&self, whole: &RecordingSummary<'_>) -> u64 {
+        let clock = self.first_ns.zip(whole.session.clock);
+        clock.map_or(0, |(first_ns, clock)| clock.to_wall_ns(first_ns))
+    }
+
+    fn length_ns(&self) -> u64 {
+        self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns))
+    }
+}
+
 /// The output of an exporter.
 pub type ExportWriter = Box<dyn Write + Send>;
 

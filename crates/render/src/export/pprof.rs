@@ -11,15 +11,14 @@ use indexmap::IndexSet;
 use tare_profile::{DsoId, EventId, FrameId, Profile};
 
 use super::sums::{SumKey, Sums, event_name};
-use super::{ExportFormat, ExportWriter, Exporter};
+use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Writes a profile for pprof: call chains summed up by thread, with two values for each event.
 pub struct Pprof {
     out: ExportWriter,
     sums: Sums,
-    first_ns: Option<u64>,
-    last_ns: u64,
+    span: TimeSpan,
 }
 
 impl ExportFormat for Pprof {
@@ -30,15 +29,14 @@ impl ExportFormat for Pprof {
     const IS_BINARY: bool = true;
 
     fn create(out: ExportWriter) -> io::Result<Self> {
-        Ok(Self { out, sums: Sums::default(), first_ns: None, last_ns: 0 })
+        Ok(Self { out, sums: Sums::default(), span: TimeSpan::default() })
     }
 }
 
 impl SampleSink for Pprof {
     fn sample(&mut self, _profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         if let Some(time_ns) = sample.time_ns {
-            self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
-            self.last_ns = self.last_ns.max(time_ns);
+            self.span.add(time_ns);
         }
         self.sums.add(sample, true);
         Ok(())
@@ -53,13 +51,8 @@ impl Exporter for Pprof {
             key.frames(whole.profile, &mut frames);
             message.add_sample(key, [weight.samples, weight.period], &frames);
         }
-        let duration_ns = self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns));
-        let clock = self.first_ns.zip(whole.session.clock);
-        if let Some((first_ns, clock)) = clock {
-            message.message.number(9, clock.to_wall_ns(first_ns));
-        }
         message.add_period(&self.sums);
-        let bytes = message.finish(duration_ns);
+        let bytes = message.finish(&self.span);
         let mut gzip = GzEncoder::new(&mut self.out, Compression::default());
         gzip.write_all(&bytes)?;
         gzip.finish()?;
@@ -258,7 +251,7 @@ impl<'a> ProfileBuilder<'a> {
     }
 
     /// Adds the tables that samples refer to and the comments, and returns the message.
-    fn finish(mut self, duration_ns: u64) -> Vec<u8> {
+    fn finish(mut self, span: &TimeSpan) -> Vec<u8> {
         let profile = self.whole.profile;
         for (number, dso) in (1..).zip(self.mappings.clone()) {
             let path = profile.dso(dso).map(|dso| profile.string(dso.path)).unwrap_or_default();
@@ -277,7 +270,8 @@ impl<'a> ProfileBuilder<'a> {
             function.number(4, *file);
             self.message.bytes(5, &function.0);
         }
-        self.message.number(10, duration_ns);
+        self.message.number(9, span.wall_start_ns(self.whole));
+        self.message.number(10, span.length_ns());
         let tool = &self.whole.session.tool;
         let lines = [tool.clone(), self.whole.session.command()].into_iter();
         for line in lines.chain(self.whole.loss_lines()).chain(self.whole.ledger_lines()) {

@@ -11,7 +11,7 @@ use tare_symbols::{DsoRenumbering, Unresolved};
 use super::frame_pointers::FramePointerUses;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
-use crate::machine::Machine;
+use crate::machine::{FrameLocation, Machine};
 
 use super::lines::LineLookup;
 use super::unnamed::MissingFiles;
@@ -146,11 +146,10 @@ impl FrameTable {
     ) -> Option<FrameId> {
         let CodeAddress { mode, is_return, .. } = code;
         let space = space(mode);
-        if machine.is_outside_code(pid, code) {
-            return None;
-        }
-        let Some(recorded) = machine.dso_address(mode, pid, code.address) else {
-            return Some(self.add_unmapped(profile, code));
+        let recorded = match machine.locate_frame(pid, code) {
+            FrameLocation::OutsideCode => return None,
+            FrameLocation::Code(None) => return Some(self.add_unmapped(profile, code)),
+            FrameLocation::Code(Some(recorded)) => recorded,
         };
         let key = (space, recorded.dso, recorded.address.wrapping_sub(u64::from(is_return)));
         if let Some(frame) = self.frames.get(&key) {
