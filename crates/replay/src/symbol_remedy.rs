@@ -1,6 +1,5 @@
 //! Suggests a remedy for the largest share of samples without a function name: for example a
-//! package, a server, an option or a setting of this machine. Reads files and an environment
-//! variable, and runs nothing.
+//! package, a server, an option or a setting of this machine. Reads files, and runs nothing.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -19,7 +18,7 @@ const LIST_BYTES: u64 = 1 << 24;
 
 /// Fills in the remedy for the largest share of samples without a name, if one is known.
 pub fn suggest_symbol_remedy(losses: &mut Losses, symbols: &SymbolOptions) {
-    let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    let has_servers = symbols.has_debuginfod_urls;
     // `--symfs` may hold another machine's files, and its package lists.
     let machine = SymbolSources { root: symbols.symfs.clone(), has_servers };
     if let Some(unnamed) = &mut losses.unnamed {

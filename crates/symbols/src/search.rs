@@ -43,6 +43,8 @@ pub struct SymbolOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// Servers to ask for files that no folder has.
     pub debuginfod: Option<SharedDebuginfod>,
+    /// Whether the user has set debuginfod's servers (`DEBUGINFOD_URLS`), asked or not.
+    pub has_debuginfod_urls: bool,
     /// A file with the recorded kernel's symbols in the format of `/proc/kallsyms`, which it
     /// replaces.
     pub kallsyms: Option<PathBuf>,
@@ -84,6 +86,7 @@ impl Default for SymbolOptions {
             debug_dirs: Vec::new(),
             debuginfod_cache: None,
             debuginfod: None,
+            has_debuginfod_urls: false,
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
             vmlinux: None,

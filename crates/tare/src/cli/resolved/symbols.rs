@@ -1,5 +1,6 @@
 //! Sources of symbols, for the commands that show them.
 
+use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
             let uid = rustix::process::geteuid().as_raw();
             SharedDebuginfod(Arc::new(Debuginfod::new(servers, cache, uid, download::shown())))
         }),
+        has_debuginfod_urls: variable("DEBUGINFOD_URLS").is_some(),
         debuginfod_cache,
         build_id_cache: typed.buildid_dir.or_else(|| Some(home?.join(".debug"))),
         debug_dirs: typed.debug_dir,
@@ -37,9 +39,14 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
     }
 }
 
+/// Returns the value of an environment variable that is set and not empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|text| !text.is_empty())
+}
+
 /// Returns the folder named by an environment variable.
-fn folder_of(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+fn folder_of(name: &str) -> Option<PathBuf> {
+    variable(name).map(PathBuf::from)
 }
 
 /// Returns the debuginfod servers of the environment, with their limits and proxy
