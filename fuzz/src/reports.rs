@@ -139,7 +139,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// A strict reader of an export.
+/// Checks an export strictly; binary formats aren't checked.
 type Check = fn(&[u8]) -> Result<(), String>;
 
 struct Exports {

@@ -44,8 +44,8 @@ pub fn output(program: &str, args: &[&str]) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Reads the text files that git tracks or would add, by path. Skips deleted files and those that
-/// aren't text.
+/// Reads the text files that git tracks or would add. Skips files that can't be read as UTF-8 text,
+/// such as deleted ones.
 ///
 /// # Errors
 /// Fails if git can't list the files.

@@ -9,7 +9,7 @@ use crate::finding::Finding;
 /// Columns of a line of prose.
 const MAX_COLUMNS: usize = 100;
 
-/// Folders of the workspace that a path in a document begins with.
+/// Top-level folders. A code span in a document that begins with one is checked as a path.
 const FOLDERS: [&str; 15] = [
     ".ci/",
     ".config/",

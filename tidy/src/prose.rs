@@ -204,8 +204,8 @@ impl Lexer<'_> {
         self.pass(comment.len());
     }
 
-    /// A string whose text begins `begin` bytes from here, with `closing` bytes behind it. One
-    /// word isn't prose.
+    /// Adds a string's text as a passage unless it has no space, and passes the string: `begin`
+    /// bytes up to the text, `length` bytes of text, and `closing` bytes of delimiter.
     fn string(&mut self, begin: usize, length: usize, closing: usize) {
         let text = &self.text[self.at + begin..self.at + begin + length];
         if text.contains(' ') {

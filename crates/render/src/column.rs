@@ -513,7 +513,7 @@ const MISSING_KEYS: &[(&str, &str)] = &[
     ("ipc_lbr", "`tare script -F ip,brstackinsn` shows instructions by cycle"),
 ];
 
-/// The sort keys that have the same meaning in two recordings.
+/// The sort keys by which recordings can be compared.
 const COMPARABLE_KEYS: [SortKey; 3] = [SortKey::Comm, SortKey::Dso, SortKey::Symbol];
 
 /// Returns the names and contents of all columns, by group, for `--help`.

@@ -12,7 +12,7 @@ use crate::cpumode::CpuMode;
 /// A recorded address of code, and the mode that selects its address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeAddress {
-    /// The mode of the code.
+    /// Kernel, user, guest or hypervisor; of another process for a waker's address.
     pub mode: CpuMode,
     /// The address.
     pub address: u64,

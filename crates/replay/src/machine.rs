@@ -494,8 +494,8 @@ impl Machine {
         self.symbol(at).is_ok().then_some(at)
     }
 
-    /// Whether an address in this mapping isn't one of code. In a process without recorded mappings,
-    /// any address may be code.
+    /// Whether an address in this mapping isn't one of code. In a process without recorded
+    /// mappings, any address may be code.
     fn is_outside_code(
         &self,
         map: Option<&Mapping>,
@@ -638,7 +638,7 @@ impl Machine {
         self.symbolizer.offset_of(&self.dsos.table, symbol, address)
     }
 
-    /// Whether an address is in a function of the kernel's locks: see
+    /// Whether a kernel address is in a function of the locks or of the scheduler: see
     /// [`tare_symbols::Symbolizer::is_lock_function`].
     #[must_use]
     pub fn is_lock_function(&self, address: u64) -> bool {

@@ -22,7 +22,7 @@ struct SymbolText {
 /// Prints addresses.
 #[derive(Debug)]
 pub(crate) struct AddressPrinter {
-    /// By the recorded address, and whether it is a return address.
+    /// By the address in its DSO, whether it is a return address, and the printed fields.
     texts: HashMap<(DsoAddress, bool, Fields), SymbolText, foldhash::fast::RandomState>,
     max_stack: usize,
     stop_at: Vec<String>,

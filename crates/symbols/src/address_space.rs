@@ -307,8 +307,7 @@ impl SharedMappings {
     fn replace(&mut self, start: u64, end: u64, new: Option<Mapping>) -> bool {
         let first = self.chunks.partition_point(|chunk| chunk.end() <= start);
         let last = first + self.chunks[first..].partition_point(|chunk| chunk.start() < end);
-        // A range between two chunks belongs to the one before it; one before all chunks, to the
-        // first.
+        // A range that overlaps no chunk joins the chunk before it, or else the first chunk.
         let changed = if first < last {
             first..last
         } else {

@@ -208,7 +208,8 @@ impl Symbolizer {
     /// Reads the bytes of a function from the recorded build of its file.
     ///
     /// # Errors
-    /// Fails if that file isn't here or doesn't contain the function's start.
+    /// Fails if the DSO's symbols can't be loaded, or if that file isn't found, can't be read, or
+    /// doesn't contain the function's start.
     pub fn code(&self, dsos: &DsoTable, symbol: Symbol) -> Result<FunctionCode, Unresolved> {
         let recorded = dsos.recorded(symbol.dso).ok_or(Unresolved::NoMapping)?;
         let length = symbol.end.saturating_sub(symbol.start);

@@ -56,7 +56,8 @@ pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
     stats.forgotten_losses.clear();
     for (number, ring) in stats.rings.iter_mut().enumerate() {
         let fullest = ring.stats.fullest;
-        // A CPU may have several ring buffers. Counts without a CPU are attributed once.
+        // A CPU's counts go to its first ring buffer. Counts without a CPU go to the first ring, if
+        // its CPU has none.
         let mut of_cpu = |cpu| counted.others.remove(&cpu).map(|scanner| scanner.stats);
         let without_cpu = if number == 0 { of_cpu(None) } else { None };
         let Stats { lost, throttled, .. } =

@@ -130,7 +130,8 @@ pub fn summarize(
     Ok(sink.finish(recording.description(), losses))
 }
 
-/// Whether any field after a sample's front is needed, apart from the call chain.
+/// Whether a field after a sample's front may be needed, apart from the call chain. Any detail
+/// counts.
 fn needs_all_fields(options: &ProfileOptions) -> bool {
     options.trace || options.branches || options.by_cost || !options.details.is_empty()
 }

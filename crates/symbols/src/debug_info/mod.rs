@@ -193,7 +193,8 @@ impl UnitTask {
     }
 }
 
-/// Lists the units with addresses, largest first, so that the last tasks of the threads are small.
+/// Lists the units with addresses, largest first, so that the threads' last tasks are small. The
+/// size of the file's last unit is unknown, so it comes last.
 fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<UnitTask> {
     let mut tasks: Vec<UnitTask> = Vec::new();
     // In a valid file, units with code don't share line number programs.

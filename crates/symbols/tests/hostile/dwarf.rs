@@ -206,8 +206,8 @@ fn units_share_a_long_line_program() {
     });
 }
 
-/// A list of 100,000 ranges of all addresses, of base addresses, or of empty ranges, which 20,000
-/// functions share, and then 5,000 units.
+/// A range list of 100,000 entries: ranges that cover all addresses that are looked up, base
+/// addresses, or empty ranges. 20,000 functions share it; in a second file, 5,000 units.
 #[test]
 fn ranges_cover_everything() {
     bounded("dwarf::ranges_cover_everything", 256, || {

@@ -145,8 +145,8 @@ impl Likeness {
         }
     }
 
-    /// Asserts that each call has a line that agrees, so that a single wrong decoder can't hide
-    /// among the lines that may differ.
+    /// Asserts that for each system call of strace's, at least one line agrees up to its result, so
+    /// that a single wrong decoder can't hide among the lines that may differ.
     fn includes_every_call(&self) {
         let other: Vec<_> = self.calls.difference(&self.same_calls).collect();
         assert!(other.is_empty(), "no line of {other:?} is strace's\n{}", self.differences);

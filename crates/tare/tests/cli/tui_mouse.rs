@@ -3,8 +3,8 @@
 use crate::made::SampleStream;
 use crate::tmux::{Terminal, tare as binary};
 
-/// Button 0 is the left one, 2 the right; 32 more while it is moved; 64 and 65 are the wheel.
-/// Buttons 0 to 2 are released again.
+/// Sends a mouse event: 0 clicks the left button, 2 the right one; 32 drags with the left; 64 and
+/// 65 turn the wheel up and down.
 fn mouse(terminal: &Terminal, button: u32, column: u32, row: u32) {
     terminal.type_in(&format!("\x1b[<{button};{column};{row}M"));
     if button < 3 {

@@ -58,7 +58,8 @@ fn explain_refusal(location: &ProbeLocation, error: &io::Error) -> String {
 #[derive(Debug)]
 pub struct FunctionTracer {
     probes: Probes,
-    /// The slowest calls, if their callers are wanted.
+    /// Copied stacks of the slowest calls; `None` with `--slowest 0`, or if no probe is on a
+    /// return.
     slowest: Option<CopiedStacks>,
 }
 

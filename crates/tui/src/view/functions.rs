@@ -18,7 +18,6 @@ const MEASURED_ROWS: usize = 1000;
 /// Parent key of rows, which have no line above them.
 const ROWS: u64 = 1;
 
-/// The function table.
 pub(crate) struct FunctionsView {
     /// Columns, order and limits.
     pub(crate) view: TableView,

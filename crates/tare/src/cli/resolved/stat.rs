@@ -125,7 +125,7 @@ pub enum StatTarget {
         /// Whether `-C` lists them. If not, all CPUs are counted.
         listed: bool,
     },
-    /// In cgroups, by name; an empty name is the whole machine.
+    /// In cgroups, by name, on these CPUs; an empty name is all tasks on the CPUs.
     Cgroups {
         /// Their names.
         names: Vec<String>,

@@ -166,7 +166,7 @@ fn figure(change: &Change) -> DiffFigure {
     }
 }
 
-/// Judges a condition by the functions that it names.
+/// Judges a condition by the functions with its name; `*` by all functions that aren't rare.
 fn met(gate: &Condition, runs: &Runs, judged: &JudgedSeries) -> Gate {
     use tare_measure::compare::runs::GateOf;
     let entries: Vec<_> = runs.entries().collect();
