@@ -129,10 +129,14 @@ pub enum DiffVerdict {
     New,
     /// It has no weight in B.
     Gone,
-    /// Its share is larger in B; the change of its weight isn't significant.
+    /// Its share is larger in B, and its weight may have changed as much, though not
+    /// significantly.
     LargerShare,
-    /// Its share is smaller in B; the change of its weight isn't significant.
+    /// Its share is smaller in B, and its weight may have changed as much, though not
+    /// significantly.
     SmallerShare,
+    /// Its share changed because the weight of other functions did.
+    OthersChanged,
     /// No change is significant.
     NoneShown,
     /// There are too few samples.
@@ -152,16 +156,17 @@ impl DiffVerdict {
             Self::Gone => "gone",
             Self::LargerShare => "larger share",
             Self::SmallerShare => "smaller share",
+            Self::OthersChanged => "others changed",
             Self::NoneShown => "none shown",
             Self::TooFew => "too few",
             Self::NotJudged => "not judged",
         }
     }
 
-    /// Whether it is a significant change.
+    /// Whether it is a significant change of the function itself.
     #[must_use]
     pub fn is_change(self) -> bool {
-        !matches!(self, Self::NoneShown | Self::TooFew | Self::NotJudged)
+        !matches!(self, Self::OthersChanged | Self::NoneShown | Self::TooFew | Self::NotJudged)
     }
 }
 
@@ -180,8 +185,22 @@ impl DiffRow {
             _ if change.b == 0.0 => DiffVerdict::Gone,
             delta if weight.is_significant && delta > 0.0 => DiffVerdict::More,
             _ if weight.is_significant => DiffVerdict::Less,
+            _ if !self.can_explain_share() => DiffVerdict::OthersChanged,
             delta if delta > 0.0 => DiffVerdict::LargerShare,
             _ => DiffVerdict::SmallerShare,
+        }
+    }
+
+    /// Whether its weight may have changed by the factor of its share: the interval of the
+    /// weight's ratio contains that factor. Without an interval, its weight must have changed at
+    /// least halfway there.
+    fn can_explain_share(&self) -> bool {
+        let share = self.share.quotient();
+        match &self.weight.ratio {
+            Some(ratio) if share > 1.0 => ratio.high >= share,
+            Some(ratio) => ratio.low <= share,
+            None if share > 1.0 => self.weight.quotient().ln() >= share.ln() / 2.0,
+            None => self.weight.quotient().ln() <= share.ln() / 2.0,
         }
     }
 

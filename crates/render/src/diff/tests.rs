@@ -23,8 +23,11 @@ fn row(symbol: &str, share: [f64; 2], shown: [bool; 2]) -> DiffRow {
 fn diff() -> Diff {
     let recording =
         |name: &str| ComparedRecording { name: name.to_owned(), samples: 4000, losses: Vec::new() };
+    let lex = row("lex", [0.30, 0.28], [true, false]);
+    let ratio = Some(Estimate { value: 0.96, low: 0.91, high: 1.01 });
+    let weight = DiffFigure { b: 1.152e8, ratio, ..lex.weight };
     let rows = vec![
-        row("lex", [0.30, 0.28], [true, false]),
+        DiffRow { weight, ..lex },
         row("main", [0.10, 0.10], [false, false]),
         row("parse", [0.598, 0.61], [true, true]),
         row("tiny", [0.002, 0.0], [false, false]),
@@ -53,7 +56,7 @@ fn lists_changes_first_and_counts_hidden_rows() {
     for part in [
         "# A: 2 recordings, a1.data to a2.data, 8,000 samples",
         "# Event 'cpu-clock': 400.0 ms -> 440.0 ms per run, +10.00%",
-        "30.00%  -2.00%  [-3.00, -1.00]  1.50%   120.0 ms   +2.67%",
+        "30.00%  -2.00%  [-3.00, -1.00]  1.50%   120.0 ms   -4.00%",
         "smaller share  [.] lex",
         "more           [.] parse",
         "new            [.] added",
@@ -62,6 +65,31 @@ fn lists_changes_first_and_counts_hidden_rows() {
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
+}
+
+#[test]
+fn a_share_that_only_others_changed_is_no_change_of_the_function() {
+    // All samples weigh half as much again; this function weighs 2% more, so its share falls.
+    let judged = |weight: DiffFigure, share: [f64; 2]| {
+        let row = row("steady", share, [true, false]);
+        DiffRow { weight, ..row }.verdict()
+    };
+    let weight = |b: f64, interval: Option<[f64; 2]>| DiffFigure {
+        a: 1e8,
+        b,
+        ratio: interval.map(|[low, high]| Estimate { value: b / 1e8, low, high }),
+        p: interval.map(|_| 0.7),
+        ..DiffFigure::default()
+    };
+    let others = DiffVerdict::OthersChanged;
+    assert_eq!(judged(weight(1.02e8, Some([0.98, 1.06])), [0.3, 0.204]), others);
+    assert_eq!(judged(weight(1.02e8, None), [0.3, 0.204]), others);
+    assert_eq!(judged(weight(0.98e8, None), [0.2, 0.3]), others);
+    assert!(!others.is_change());
+    assert_eq!(judged(weight(0.7e8, None), [0.3, 0.204]), DiffVerdict::SmallerShare);
+    assert_eq!(judged(weight(1.5e8, None), [0.2, 0.3]), DiffVerdict::LargerShare);
+    // The runs vary so much that the weight may have changed as much as the share.
+    assert_eq!(judged(weight(1.02e8, Some([0.6, 1.5])), [0.3, 0.204]), DiffVerdict::SmallerShare);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) struct StackKey {
 /// Sums samples up. Time is divided into slices of equal width, which doubles when there are too
 /// many slices. Memory therefore depends on call chains and threads, not on the length of the
 /// recording.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Collector {
     pub(super) rows: IndexMap<StackKey, Weight, foldhash::fast::RandomState>,
     pub(super) slices: TimeSlices,

@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 
 use indexmap::IndexSet;
-use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight, source_name};
+use tare_profile::{
+    EventId, FrameId, Order, Profile, Space, StackId, StringId, Weight, source_name,
+};
 
 use super::FlameInput;
 use super::collect::{StackKey, TimeSlices};
+use super::renamed::RenamedThreads;
 use crate::samples::{FrameKind, FrameText, Unit};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -82,8 +85,9 @@ pub(super) const MERGED: usize = 1;
 
 impl Graph {
     /// Builds the graph of one side, or of two to compare. `order` determines which end of call
-    /// chains is the root. With two sides, functions have their names in the source, because the
-    /// names of compiled functions differ between builds.
+    /// chains is the root. Two sides are matched as [`Runs`](tare_profile::Runs) matches them: by
+    /// the function's name in the source and its address space, because files and the names of
+    /// compiled functions differ between builds.
     #[must_use]
     pub fn new(mut sides: Vec<Vec<FlameInput<'_>>>, order: Order) -> Self {
         let width_ns = |input: &FlameInput<'_>| input.samples.slices.width_ns;
@@ -104,10 +108,11 @@ impl Graph {
             dso: String::new(),
             kind: FrameKind::Unresolved,
         };
+        let is_compared = sides.len() > 1;
         let mut building = Building {
             order,
-            is_compared: sides.len() > 1,
-            is_joined: sides.iter().any(|side| side.len() > 1),
+            matching: is_compared.then(|| Matching::new(&sides)),
+            is_joined: is_compared || sides.iter().any(|side| side.len() > 1),
             functions: [special("all"), special("(too narrow to show)")].into_iter().collect(),
             threads: Set::default(),
             events: Vec::new(),
@@ -219,11 +224,24 @@ impl Graph {
     }
 }
 
+/// Matches functions and threads of two sides.
+struct Matching {
+    renamed: RenamedThreads,
+    /// Functions by source name and address space.
+    functions: Map<(String, Space), usize>,
+}
+
+impl Matching {
+    fn new(sides: &[Vec<FlameInput<'_>>]) -> Self {
+        Self { renamed: RenamedThreads::new(sides), functions: Map::default() }
+    }
+}
+
 /// A graph while it is built.
 struct Building {
     order: Order,
-    /// Functions have their names in the source.
-    is_compared: bool,
+    /// With two sides.
+    matching: Option<Matching>,
     /// Threads of several recordings are matched by name, because their ids are unrelated.
     is_joined: bool,
     functions: Set<GraphFunction>,
@@ -267,17 +285,23 @@ impl Building {
     }
 
     fn thread(&mut self, profile: &Profile, key: &StackKey) -> usize {
-        let comm = key.comm.map(|comm| tare_format::printable(profile.string(comm)));
+        let comm = key.comm.map(|comm| self.thread_name(profile.string(comm)));
         let tid = key.thread.and_then(|thread| profile.thread(thread)).map(|thread| thread.tid);
         let tid = tid.filter(|_| !self.is_joined || comm.is_none());
         let label = match (comm, tid) {
             (Some(comm), Some(tid)) => format!("{comm} {tid}"),
-            (Some(comm), None) => comm.into_owned(),
+            (Some(comm), None) => comm,
             (None, Some(tid)) => format!("{tid}"),
             (None, None) => "unknown".to_owned(),
         };
         let is_known = self.threads.len() < MAX_THREADS || self.threads.contains(&label);
         self.threads.insert_full(if is_known { label } else { "other threads".to_owned() }).0
+    }
+
+    /// Returns the printable name under which a thread is shown.
+    fn thread_name(&self, comm: &[u8]) -> String {
+        let renamed = self.matching.as_ref().and_then(|matching| matching.renamed.label(comm));
+        renamed.map_or_else(|| tare_format::printable(comm).into_owned(), str::to_owned)
     }
 
     fn node(
@@ -307,7 +331,7 @@ impl Building {
         };
         functions.dedup_by(|next, before| next == before && is_unresolved(next));
         let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
-        let name = tare_format::printable(comm).into_owned();
+        let name = self.thread_name(comm);
         let thread = GraphFunction { name, dso: String::new(), kind: FrameKind::Thread };
         functions.push(self.functions.insert_full(thread).0);
         if self.order == Order::Caller {
@@ -335,10 +359,16 @@ impl Building {
         *known.entry(frame).or_insert_with(|| {
             let place = FrameText::new(profile, frame);
             let dso = tare_format::printable(place.dso.as_deref().unwrap_or_default()).into_owned();
-            let name = place.name.as_bytes();
-            let name = if self.is_compared { source_name(name) } else { name.into() };
+            let Some(matching) = &mut self.matching else {
+                let name = tare_format::printable(&*place.name).into_owned();
+                return self.functions.insert_full(GraphFunction { name, dso, kind: place.kind }).0;
+            };
+            let name = source_name(place.name.as_bytes());
             let name = tare_format::printable(&*name).into_owned();
-            self.functions.insert_full(GraphFunction { name, dso, kind: place.kind }).0
+            let space = profile.frame(frame).map_or(Space::Unknown, |frame| frame.space);
+            *matching.functions.entry((name.clone(), space)).or_insert_with(|| {
+                self.functions.insert_full(GraphFunction { name, dso, kind: place.kind }).0
+            })
         })
     }
 
@@ -357,5 +387,82 @@ impl Building {
         graph.sort_nodes();
         graph.merge_rows();
         graph
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_profile::{Dso, ProfileFrame, Row, Symbol};
+
+    use super::*;
+    use crate::flame::Collector;
+    use crate::samples::{LocatedSample, RecordingOrigin, RecordingSummary, SampleSink};
+
+    /// A function, its file, and its number of samples.
+    type Sampled<'a> = (&'a [u8], &'a [u8], u64);
+
+    fn collect(comm: &[u8], sampled: &[Sampled<'_>]) -> (Profile, Collector) {
+        let mut profile = Profile::default();
+        let mut collector = Collector::default();
+        let name = profile.add_string(b"cpu-clock");
+        let event = profile.name_event(0, name);
+        let comm = Some(profile.add_string(comm));
+        for (function, file, samples) in sampled {
+            let path = profile.add_string(file);
+            let dso = profile.add_dso(Dso { path, short: path });
+            let name = profile.add_string(function);
+            let symbol = profile.add_symbol(Symbol { dso, name, start: 64 });
+            let frame = profile.add_frame(ProfileFrame {
+                space: Space::User,
+                dso: Some(dso),
+                function: Ok(symbol),
+                address: 64,
+                is_inlined: false,
+                line: None,
+            });
+            let row = Row { comm, leaf: Some(frame), ..Row::new(event) };
+            let weight = Weight { period: *samples, samples: *samples };
+            let sample = LocatedSample { row, weight, time_ns: None, switch: None };
+            collector.sample(&profile, &sample).unwrap();
+        }
+        (profile, collector)
+    }
+
+    fn input<'a>(
+        collected: &'a (Profile, Collector),
+        session: &'a RecordingOrigin,
+    ) -> FlameInput<'a> {
+        let whole = RecordingSummary { profile: &collected.0, ledger: None, session };
+        FlameInput { whole, samples: collected.1.clone() }
+    }
+
+    #[test]
+    fn a_comparison_matches_functions_of_renamed_programs_as_a_diff_does() {
+        let now = collect(b"new", &[(b"hot", b"new", 50), (b"grown.isra.0", b"libc.so.6", 50)]);
+        let before = collect(b"old", &[(b"hot", b"old", 50), (b"grown", b"libc.so.5", 25)]);
+        let session = RecordingOrigin::default();
+        let sides = [&now, &before].map(|one| vec![input(one, &session)]);
+        let graph = Graph::new(sides.into(), Order::Caller);
+        assert_eq!(graph.threads, ["old → new"]);
+        let shown = graph.compared("cpu-clock", 0.0);
+        let shares = |name: &str| {
+            let node = shown.iter().find(|node| node.name == name);
+            node.map(|node| (node.before * 75.0, node.now * 100.0))
+        };
+        assert_eq!(shares("old → new"), Some((75.0, 100.0)));
+        assert_eq!(shares("hot"), Some((50.0, 50.0)));
+        assert_eq!(shares("grown"), Some((25.0, 50.0)));
+        assert_eq!(shown.len(), 4, "{shown:?}");
+    }
+
+    #[test]
+    fn a_name_that_only_one_side_has_stays_if_the_other_side_has_no_such_name() {
+        let now = collect(b"sh", &[(b"hot", b"sh", 50)]);
+        let before = collect(b"sh", &[(b"hot", b"sh", 50)]);
+        let gone = collect(b"make", &[(b"hot", b"make", 9)]);
+        let session = RecordingOrigin::default();
+        let before = vec![input(&before, &session), input(&gone, &session)];
+        let graph = Graph::new(vec![vec![input(&now, &session)], before], Order::Caller);
+        assert_eq!(graph.threads, ["sh", "make"]);
     }
 }

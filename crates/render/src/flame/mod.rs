@@ -11,6 +11,7 @@ mod compared;
 mod encode;
 mod graph;
 mod page;
+mod renamed;
 mod svg;
 
 pub use collect::Collector;
