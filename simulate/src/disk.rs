@@ -277,7 +277,8 @@ impl SimulatedFile {
     /// Writes at `offset`, or at the end if it is `None`.
     fn put(&self, pieces: &[IoSlice<'_>], offset: Option<u64>) -> Result<usize, Errno> {
         meanwhile();
-        let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        let mut all = Vec::new();
+        pieces.iter().for_each(|piece| all.extend_from_slice(piece));
         let end = self.shared.lock().files[self.number].len() as u64;
         let offset = offset.unwrap_or(end);
         let mut state = self.shared.begin(Some((self.number, offset, &all)))?;
