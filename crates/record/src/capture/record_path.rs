@@ -74,11 +74,15 @@ impl RecordPath {
     /// Discards the records in the flight recorder. Returns the counts of all records discarded
     /// since the last call, and the losses among them by CPU (`None`: CPU unknown).
     pub(super) fn drop_kept(&mut self) -> (Stats, BTreeMap<Option<u32>, u64>) {
+        let throttled_in_expired = self.scanner.stats.throttled;
         let kept = self.flight_recorder.as_mut().map(FlightRecorder::take);
         for chunk in kept.unwrap_or_default() {
             self.discarded.add(&mut self.scanner, &chunk);
         }
-        self.discarded.take()
+        let (mut stats, losses) = self.discarded.take();
+        // Of an expired chunk, only the samples and losses are gone.
+        stats.throttled = self.scanner.stats.throttled - throttled_in_expired;
+        (stats, losses)
     }
 }
 
@@ -139,6 +143,20 @@ mod tests {
         path.append_recent().unwrap();
         assert_eq!(*bytes.0.lock().unwrap(), comm());
         assert_eq!(path.drop_kept().0.bytes, 0);
+    }
+
+    #[test]
+    fn throttling_is_discarded_with_the_records_left_but_not_with_expired_ones() {
+        let mut throttle = vec![0; 32];
+        throttle[0] = 5;
+        throttle[6] = 32;
+        let (mut path, bytes) = path(Some(Duration::ZERO));
+        path.take(&[&throttle]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        path.take(&[&throttle]).unwrap();
+        let expired = bytes.0.lock().unwrap().len() as u64 / 32;
+        assert!(expired >= 1, "the first record has expired");
+        assert_eq!(path.drop_kept().0.throttled, 2 - expired);
     }
 
     #[test]

@@ -108,7 +108,8 @@ pub(crate) struct FileStats {
     /// By ring.
     pub(crate) rings: Vec<RingStats>,
     /// Counts of the records that expired in the flight recorder or were left in it, whose samples
-    /// were dropped; they are included in `rings`.
+    /// were dropped; they are included in `rings`. `throttled` counts only the records left in it,
+    /// since the others stay in the file.
     pub(crate) forgotten: Stats,
     /// Records lost before the kept period, by CPU (`None`: CPU unknown).
     pub(crate) forgotten_losses: BTreeMap<Option<u32>, u64>,

@@ -52,7 +52,7 @@ impl Recording {
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
             losses: losses(of),
             gaps: self.watch.hotplug.take_gaps(),
-            throttled: of.rings.iter().map(|ring| ring.stats.throttled).sum(),
+            throttled: throttled(of),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
             kept_ns: self.account.shortest.map(nanos),
             output: Output {
@@ -120,6 +120,12 @@ fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> 
         ..LedgerEvent::default()
     };
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
+}
+
+/// Returns the number of `PERF_RECORD_THROTTLE` in the file.
+fn throttled(seen: &FileStats) -> u64 {
+    let read: u64 = seen.rings.iter().map(|ring| ring.stats.throttled).sum();
+    read.saturating_sub(seen.forgotten.throttled)
 }
 
 /// Returns the records lost in the kept period. A CPU that came back has one ring per online
