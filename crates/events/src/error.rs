@@ -129,12 +129,9 @@ impl LocatedProblem {
         self
     }
 
-    /// Words the problem without its offset, for a text of one word.
-    pub(super) fn into_message(self) -> String {
-        match self.nearest.as_slice() {
-            [] => self.problem.to_string(),
-            near => format!("{}; nearest: {}", self.problem, join_names(near)),
-        }
+    /// Sets the known names that look similar, the most similar first.
+    pub(super) fn with_names(self, nearest: Vec<String>) -> Self {
+        Self { nearest, ..self }
     }
 
     /// Joins the problem with the whole text.

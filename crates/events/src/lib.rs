@@ -9,6 +9,7 @@
 mod breakpoint;
 mod error;
 mod filter;
+mod functions;
 pub mod list;
 mod modifiers;
 pub mod names;

@@ -7,20 +7,21 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use tare_format::abi::Attr;
 use tare_kernel::host::Pmu;
 
 use super::error::{LocatedProblem, Problem};
+use super::functions::{PlaceProblem, ProgramFile};
 use super::modifiers::apply_terms_and_modifiers;
-use super::syntax::{EventText, Word, parse_number};
+use super::syntax::{EventText, Word};
 use super::{Event, Sources};
 
 /// The name of the PMU in sysfs.
 pub(super) const PMU: &str = "uprobe";
+/// Maximum number of functions listed where a name stands for several.
+const MAX_NAMES: usize = 8;
 
 pub(super) fn resolve(typed: &EventText<'_>, sources: &Sources) -> Result<Event, LocatedProblem> {
     let (kind, path, place, modifiers) = match (typed.words.as_slice(), typed.tail) {
@@ -74,53 +75,26 @@ fn find_return_bit(pmu: &Pmu, at: usize) -> Result<u64, LocatedProblem> {
     format.map(|format| format.put(1, 0)).ok_or_else(missing)
 }
 
-/// Finds the file offset of a probe. `place` is an offset in the file, or `FUNCTION[+OFFSET]`,
-/// whose address is converted by the program headers.
-pub(super) fn find_file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, LocatedProblem> {
-    let wrong = |word: Word<'_>, why: String| {
-        LocatedProblem::new(word.at, Problem::Probe { place: word.text.to_owned(), why })
+/// Finds the file offset of a probe: an event counts at one location.
+fn find_file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, LocatedProblem> {
+    let located = |problem: PlaceProblem| {
+        let at = if problem.is_in_file { path.at } else { place.at };
+        let problem_in_place = Problem::Probe { place: problem.place, why: problem.why };
+        LocatedProblem::new(at, problem_in_place).with_names(problem.nearest)
     };
-    let metadata = std::fs::metadata(path.text).map_err(|error| wrong(path, error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(wrong(path, "not a program".to_owned()));
+    let found = ProgramFile::open(Path::new(path.text)).and_then(|mut file| file.find(place.text));
+    match found.map_err(located)?.all.as_slice() {
+        [one] => Ok(one.offset),
+        several => {
+            let shown = several.iter().take(MAX_NAMES);
+            let names: Vec<_> =
+                shown.map(|place| format!("{:#x} {}", place.offset, place.label)).collect();
+            let why = format!(
+                "{} functions match; give the offset of one: {}",
+                several.len(),
+                names.join(", ")
+            );
+            Err(LocatedProblem::new(place.at, Problem::Probe { place: place.text.to_owned(), why }))
+        }
     }
-    if let Some(offset) = parse_number(place.text) {
-        let outside = || wrong(place, format!("the file has {} bytes", metadata.size()));
-        return if offset < metadata.size() { Ok(offset) } else { Err(outside()) };
-    }
-    let (symbol, beyond) = match place.text.rsplit_once('+') {
-        Some((symbol, beyond)) => (
-            symbol,
-            parse_number(beyond)
-                .ok_or_else(|| wrong(place, "expected a number after +".to_owned()))?,
-        ),
-        None => (place.text, 0),
-    };
-    let bytes =
-        std::fs::read(Path::new(path.text)).map_err(|error| wrong(path, error.to_string()))?;
-    let file = object::File::parse(bytes.as_slice())
-        .map_err(|error| wrong(path, format!("not an ELF file: {error}")))?;
-    let functions = || {
-        file.symbols()
-            .chain(file.dynamic_symbols())
-            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
-    };
-    let Some(found) = functions().find(|function| function.name() == Ok(symbol)) else {
-        let problem = Problem::Probe {
-            place: symbol.to_owned(),
-            why: format!("{} has no such function (`nm` lists its functions)", path.text),
-        };
-        return Err(LocatedProblem::new(place.at, problem)
-            .with_nearest(symbol, functions().filter_map(|function| function.name().ok())));
-    };
-    let address = found
-        .address()
-        .checked_add(beyond)
-        .ok_or_else(|| wrong(place, "the offset is too large".to_owned()))?;
-    let in_file = file.segments().find_map(|segment| {
-        let (offset, size) = segment.file_range();
-        let within = address.checked_sub(segment.address()).filter(|&within| within < size)?;
-        offset.checked_add(within)
-    });
-    in_file.ok_or_else(|| wrong(place, "this address isn't in the file".to_owned()))
 }

@@ -4,6 +4,11 @@ use std::borrow::Cow;
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions, Symbol};
 
+/// Bytes of a C++ name that are demangled.
+const MAX_BYTES: usize = 4096;
+/// Nesting depth up to which a C++ name is demangled.
+const MAX_DEPTH: u32 = 96;
+
 /// Demangles a C++ or Rust name, without hashes, and without parameters except those of a thunk's
 /// target. Returns any other name unchanged. Invalid UTF-8 is replaced.
 pub(crate) fn demangle(name: &[u8]) -> String {
@@ -24,6 +29,18 @@ pub(crate) fn demangle(name: &[u8]) -> String {
     }
 }
 
+/// Demangles a C++ name with its parameters; `None` for any other name.
+pub(crate) fn signature(name: &str) -> Option<String> {
+    let is_cpp = name.starts_with("_Z") && !has_rust_hash(name);
+    let name = name.as_bytes();
+    let name = &name[..name.len().min(MAX_BYTES)];
+    let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    let symbol = is_cpp.then(|| Symbol::new_with_options(name, &parse).ok()).flatten()?;
+    let options = DemangleOptions::default().no_return_type().recursion_limit(MAX_DEPTH);
+    let text = symbol.demangle_with_options(&options).ok()?;
+    Some(packs(&literals(&text.replace("_GLOBAL__N_1", "(anonymous namespace)"))))
+}
+
 /// Whether the last `17h` of a name is followed by a hash of 16 digits and `E`: Rust's legacy
 /// mangling.
 fn has_rust_hash(name: &str) -> bool {
@@ -35,8 +52,6 @@ fn has_rust_hash(name: &str) -> bool {
 
 /// Demangles a C++ name as `c++filt -p` and perf do, with a few exceptions (`docs/symbols.md`).
 fn cpp(name: &[u8]) -> Option<String> {
-    const MAX_BYTES: usize = 4096;
-    const MAX_DEPTH: u32 = 96;
     let name = &name[..name.len().min(MAX_BYTES)];
     let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
     let whole = Symbol::new_with_options(name, &parse);

@@ -2,37 +2,42 @@
 //!
 //! `fetch` parses arguments in the notation of `perf probe` and the kernel
 //! (`Documentation/trace/uprobetracer.rst`). `usdt` reads a program's notes about its static
-//! tracepoints; `operand` parses the locations of their arguments. `returns` tells where a probe on
-//! the return of a function could end the program.
+//! tracepoints; `operand` parses the locations of their arguments. `files` finds the probed files, as
+//! the probed processes have them; `list` lists what they have. `returns` tells where a probe on the return of a function could
+//! end the program.
 
 mod fetch;
+mod files;
+mod list;
 mod operand;
 mod returns;
 mod usdt;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tare_format::nearest::join_names;
-use tare_kernel::functions::{ARGUMENTS, Argument, ProbeCall, ProbeLocation, ProbePlan};
-use tare_kernel::host::Host;
-use tare_kernel::procfs;
+use tare_kernel::functions::{
+    ARGUMENTS, Argument, ArgumentBase, ProbeCall, ProbeLocation, ProbePlan,
+};
 
-use super::syntax::{Word, parse_number};
-use super::uprobe::find_file_offset;
+use super::functions::{FunctionPlaces, PlaceProblem, ProgramFile};
+use super::syntax::parse_number;
 
 pub use fetch::Format;
+pub use files::{Find, ProbeFiles, list_mapped_files, maps_file};
+pub use list::{ProbePoint, list_points};
 pub use returns::{maps_unwinder, returns_hazard};
-
-/// `PROT_EXEC` of `mmap(2)`.
-const PROT_EXEC: u32 = 4;
 
 /// A probe, as the user requested it.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The text as typed, without arguments.
+    /// The text as typed, without arguments; if it stands for several functions, the file and the
+    /// function.
     pub name: String,
+    /// Whether the typed name stands for this function and others.
+    pub is_one_of_several: bool,
     /// The probed locations: one for a function, all that the program has for USDT.
     pub places: Vec<ProbePlace>,
     /// Whether returns are traced too. It is set for functions; the caller checks
@@ -58,6 +63,15 @@ pub struct NamedArgument {
     pub argument: Argument,
     /// The format in which it is shown.
     pub format: Format,
+}
+
+impl Probe {
+    /// Whether an argument is the return value.
+    #[must_use]
+    pub fn has_return_value(&self) -> bool {
+        let arguments = self.places.iter().flat_map(|place| &place.arguments);
+        arguments.into_iter().any(|named| named.argument.base == ArgumentBase::Returned)
+    }
 }
 
 impl ProbePlace {
@@ -147,19 +161,19 @@ pub struct ProbeRequest<'a> {
 }
 
 impl ProbeRequest<'_> {
-    /// Resolves all probes, in the order of the fields. `files` returns the files to search for
-    /// USDT probes that name no file; `find` finds the file of a program by its name.
+    /// Resolves all probes, in the order of the fields. `default` returns the files to search for
+    /// USDT probes that name no file.
     ///
     /// # Errors
     /// See [`ProbeError`].
     pub fn resolve(
         &self,
-        files: impl FnOnce() -> Vec<PathBuf>,
-        find: Find<'_>,
+        default: impl FnOnce() -> Vec<PathBuf>,
+        files: &ProbeFiles<'_>,
     ) -> Result<Vec<Probe>, ProbeError> {
         let mut all = Vec::new();
         for text in self.functions {
-            all.push(parse_function(text, find)?);
+            all.extend(parse_function(text, files)?);
         }
         for text in self.kernel_functions {
             all.push(parse_kernel_function(text)?);
@@ -167,43 +181,88 @@ impl ProbeRequest<'_> {
         if self.usdt.is_empty() {
             return Ok(all);
         }
-        let path = |file: PathBuf| match file.to_str().filter(|text| !text.contains('/')) {
-            Some(name) => find(name).unwrap_or(file),
-            None => file,
-        };
-        let files: Vec<PathBuf> = files().into_iter().map(path).collect();
+        let default = default();
         for text in self.usdt {
-            all.push(find_usdt(text, &files, find)?);
+            all.push(find_usdt(text, &default, files)?);
         }
         Ok(all)
     }
 }
 
-/// Finds the file of a program that was given by name, in PATH for example.
-pub type Find<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
-
 fn form(text: &str, wanted: &'static str) -> ProbeError {
     ProbeError::Form { text: text.to_owned(), wanted }
 }
 
-/// Parses `FILE:FUNCTION[+OFFSET] [ARGUMENT…]`; an offset in the file may replace the function.
+impl From<PlaceProblem> for ProbeError {
+    fn from(problem: PlaceProblem) -> Self {
+        let PlaceProblem { place, why, nearest, .. } = problem;
+        Self::Place(match nearest.as_slice() {
+            [] => format!("{place}: {why}"),
+            near => format!("{place}: {why}; nearest: {}", join_names(near)),
+        })
+    }
+}
+
+/// Parses `FILE:FUNCTION[+OFFSET] [ARGUMENT…]`; an offset in the file may replace the function. The
+/// function is a symbol, a demangled name with or without parameters, or a pattern. Returns a probe
+/// for each function that it stands for.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn parse_function(text: &str, find: Find<'_>) -> Result<Probe, ProbeError> {
+pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, ProbeError> {
     const WANTED: &str =
         "give FILE:FUNCTION and its arguments, like './prog:open_file name=+0(%di):string'";
-    let mut words = text.split_ascii_whitespace();
-    let place = words.next().ok_or_else(|| form(text, WANTED))?;
-    let (file, function) = split_file(place, find)?.ok_or_else(|| form(place, WANTED))?;
-    let path = file.to_str().ok_or_else(|| ProbeError::NoFile(place.to_owned()))?;
-    let word = |text| Word { at: 0, text };
-    let offset = find_file_offset(word(path), word(function))
-        .map_err(|problem| ProbeError::Place(problem.into_message()))?;
-    let location = ProbeLocation::File { path: c_path(&file)?, offset, semaphore: 0 };
-    let arguments = parse_arguments(words, true)?;
-    let places = vec![ProbePlace { location, arguments }];
-    Ok(Probe { name: place.to_owned(), places, returns: true })
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let [first, rest @ ..] = words.as_slice() else { return Err(form(text, WANTED)) };
+    let (typed, function) = files.split(first)?.ok_or_else(|| form(first, WANTED))?;
+    let paths = files.find(typed)?;
+    let mut probes = Vec::new();
+    for path in &paths {
+        let mut file = ProgramFile::open(path)?;
+        let (found, name, arguments) = split_function(&mut file, function, rest)?;
+        let arguments = parse_arguments(arguments.iter().copied(), true)?;
+        let is_one_of_several = found.all.len() > 1 && !found.is_pattern;
+        for place in found.all {
+            let of_file = if found.is_pattern || is_one_of_several { &place.label } else { &name };
+            let location =
+                ProbeLocation::File { path: c_path(path)?, offset: place.offset, semaphore: 0 };
+            let places = vec![ProbePlace { location, arguments: arguments.clone() }];
+            let name = match paths.len() {
+                1 => format!("{typed}:{of_file}"),
+                _ => format!("{}:{of_file}", path.display()),
+            };
+            probes.push(Probe { name, is_one_of_several, places, returns: place.can_return });
+        }
+    }
+    Ok(probes)
+}
+
+/// Splits the function's name, which may contain spaces, from the arguments: the longest name that
+/// the file has.
+fn split_function<'a, 'w>(
+    file: &mut ProgramFile<'_>,
+    first: &str,
+    words: &'a [&'w str],
+) -> Result<(FunctionPlaces, String, &'a [&'w str]), ProbeError> {
+    let name = |count: usize| {
+        let all = std::iter::once(first).chain(words[..count].iter().copied());
+        all.collect::<Vec<_>>().join(" ")
+    };
+    for count in (0..=words.len()).rev() {
+        if let Ok(found) = file.find(&name(count)) {
+            return Ok((found, name(count), &words[count..]));
+        }
+    }
+    // Without such a name, the brackets tell where it ends.
+    let is_closed = |count: &usize| {
+        let name = name(*count);
+        name.matches('(').count() <= name.matches(')').count()
+    };
+    let count = (0..=words.len()).find(is_closed).unwrap_or(0);
+    match file.find(&name(count)) {
+        Ok(found) => Ok((found, name(count), &words[count..])),
+        Err(problem) => Err(problem.into()),
+    }
 }
 
 /// Parses `FUNCTION[+OFFSET] [ARGUMENT…]` of the kernel.
@@ -224,24 +283,29 @@ pub fn parse_kernel_function(text: &str) -> Result<Probe, ProbeError> {
     let function = CString::new(function).map_err(|_| form(place, WANTED))?;
     let location = ProbeLocation::Kernel { function, offset };
     let places = vec![ProbePlace { location, arguments: parse_arguments(words, false)? }];
-    Ok(Probe { name: place.to_owned(), places, returns: true })
+    let name = place.to_owned();
+    Ok(Probe { name, is_one_of_several: false, places, returns: true })
 }
 
 /// Finds `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a static tracepoint that a program declares with
-/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `files`. Without arguments, the first 8
-/// are read.
+/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `default`. Without arguments, the first
+/// 8 are read.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn find_usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, ProbeError> {
+pub fn find_usdt(
+    text: &str,
+    default: &[PathBuf],
+    files: &ProbeFiles<'_>,
+) -> Result<Probe, ProbeError> {
     const WANTED: &str = "give PROVIDER:NAME, or FILE:PROVIDER:NAME, like ./prog:server:request";
     let mut words = text.split_ascii_whitespace();
     let text = words.next().ok_or_else(|| form(text, WANTED))?;
     let chosen: Vec<&str> = words.collect();
     let (rest, name) = text.rsplit_once(':').ok_or_else(|| form(text, WANTED))?;
     let named = match rest.rsplit_once(':') {
-        Some((file, _)) => vec![find_file(file, find)?],
-        None => files.to_vec(),
+        Some((file, _)) => files.find(file)?,
+        None => default.to_vec(),
     };
     let provider = rest.rsplit_once(':').map_or(rest, |(_, provider)| provider);
     if provider.is_empty() || name.is_empty() {
@@ -272,64 +336,27 @@ pub fn find_usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe,
         }
     }
     if !places.is_empty() {
-        return Ok(Probe { name: text.to_owned(), places, returns: false });
+        let name = text.to_owned();
+        return Ok(Probe { name, is_one_of_several: false, places, returns: false });
     }
     if let (Some(problem), [_]) = (last_problem, named.as_slice()) {
         return Err(problem);
     }
+    Err(missing_usdt(text, &format!("{provider}:{name}"), &named, has))
+}
+
+/// Explains that none of the files has a static tracepoint. `has` are those they have.
+fn missing_usdt(text: &str, wanted: &str, files: &[PathBuf], mut has: Vec<String>) -> ProbeError {
     has.sort();
     has.dedup();
-    let shown = match named.as_slice() {
-        [] => {
-            return Err(form(text, "without a command and -p, name the file: FILE:PROVIDER:NAME"));
-        }
+    let file = match files {
+        [] => return form(text, "without a command and -p, name the file: FILE:PROVIDER:NAME"),
         [one] => one.display().to_string(),
         [first, ..] => format!("{} with the files it maps", first.display()),
     };
     has.truncate(12);
     let names = if has.is_empty() { "none".to_owned() } else { join_names(&has) };
-    let has = format!("it has {names}");
-    Err(ProbeError::NoUsdt { file: shown, wanted: format!("{provider}:{name}"), has })
-}
-
-/// Lists the files that a process maps as code. Returns an empty list if the process has exited, or
-/// this user may not read its mappings.
-#[must_use]
-pub fn list_mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
-    let mut text = Vec::new();
-    if procfs::read_mappings(host, pid, &mut text).is_err() {
-        return Vec::new();
-    }
-    let is_code = |mapping: &procfs::Mapping<'_>| {
-        mapping.prot & PROT_EXEC != 0 && mapping.path.starts_with(b"/")
-    };
-    let mut files: Vec<PathBuf> = procfs::mappings(&text)
-        .filter(is_code)
-        .map(|mapping| OsStr::from_bytes(&mapping.path).into())
-        .collect();
-    files.dedup();
-    files
-}
-
-/// Splits `FILE:PLACE`. The file may contain colons: the longest prefix that is a file wins.
-fn split_file<'a>(text: &'a str, find: Find<'_>) -> Result<Option<(PathBuf, &'a str)>, ProbeError> {
-    let mut splits = text.rmatch_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]));
-    let whole = splits.clone().find(|(file, _)| Path::new(file).is_file());
-    if let Some((file, place)) = whole {
-        return Ok(Some((file.into(), place)).filter(|_| !place.is_empty()));
-    }
-    let Some((file, place)) = splits.next_back() else { return Ok(None) };
-    if file.is_empty() || place.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some((find_file(file, find)?, place)))
-}
-
-fn find_file(file: &str, find: Find<'_>) -> Result<PathBuf, ProbeError> {
-    if Path::new(file).exists() {
-        return Ok(file.into());
-    }
-    find(file).ok_or_else(|| ProbeError::NoFile(file.to_owned()))
+    ProbeError::NoUsdt { file, wanted: wanted.to_owned(), has: format!("it has {names}") }
 }
 
 fn c_path(path: &Path) -> Result<CString, ProbeError> {
@@ -353,24 +380,23 @@ fn parse_arguments<'a>(
 mod tests {
     use super::*;
 
-    fn nowhere(_: &str) -> Option<PathBuf> {
-        None
+    fn nowhere() -> ProbeFiles<'static> {
+        ProbeFiles { find: &|_| None, pids: &[] }
     }
 
     #[test]
     fn explains_invalid_probes() {
+        let files = nowhere();
+        let function = |text: &str| parse_function(text, &files).unwrap_err().to_string();
         let error = |result: Result<Probe, ProbeError>| result.unwrap_err().to_string();
-        assert!(error(parse_function("main", &nowhere)).starts_with("main: give FILE:FUNCTION"));
-        assert!(error(parse_function("", &nowhere)).contains("give FILE:FUNCTION"));
-        assert_eq!(
-            error(parse_function("/none:main", &nowhere)),
-            "/none: no such file, and no such program in PATH"
-        );
-        assert!(error(parse_function("/:main", &nowhere)).contains("not a program"));
+        assert!(function("main").starts_with("main: give FILE:FUNCTION"));
+        assert!(function("").contains("give FILE:FUNCTION"));
+        assert_eq!(function("/none:main"), "/none: no such file, and no such program in PATH");
+        assert!(function("/:main").contains("not a program"));
         assert!(error(parse_kernel_function("a b c d e f g h i j")).contains("C variables"));
         assert!(error(parse_kernel_function("../x")).contains("a function of the kernel"));
-        assert!(error(find_usdt("x", &[], &nowhere)).contains("PROVIDER:NAME"));
-        assert!(error(find_usdt("a:b", &[], &nowhere)).contains("name the file"));
+        assert!(error(find_usdt("x", &[], &files)).contains("PROVIDER:NAME"));
+        assert!(error(find_usdt("a:b", &[], &files)).contains("name the file"));
         let nine = format!("f {}", "%sp ".repeat(9));
         assert!(error(parse_kernel_function(&nine)).contains("at most 8"));
     }
@@ -378,9 +404,11 @@ mod tests {
     #[test]
     fn finds_functions_of_programs_and_of_the_kernel() {
         let own = std::env::current_exe().unwrap();
-        let probe = parse_function(&format!("{}:main x=%sp", own.display()), &nowhere).unwrap();
-        assert!(probe.returns);
-        assert_eq!(probe.places[0].arguments[0].name, "x");
+        let text = format!("{}:main x=%sp", own.display());
+        let probes = parse_function(&text, &nowhere()).unwrap();
+        assert_eq!(probes.len(), 1);
+        assert!(probes[0].returns);
+        assert_eq!(probes[0].places[0].arguments[0].name, "x");
         let probe = parse_kernel_function("vfs_read+4").unwrap();
         assert_eq!(
             probe.places[0].location,

@@ -5,7 +5,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{ProcessGuard, Unprivileged, status, stderr, tare, wait_until, workload};
+use crate::support::{
+    ProcessGuard, Unprivileged, is_root, status, stderr, tare, wait_until, workload,
+};
+use crate::symbols::{compile, compile_with};
 
 fn trace(args: &[&str]) -> Output {
     tare().arg("trace").args(args).output().unwrap()
@@ -360,4 +363,155 @@ fn a_probe_does_not_end_programs_that_leave_functions_without_a_return() {
         assert_eq!(refused.status.code(), Some(2), "{name}: {said}");
         assert!(said.contains("--probe-returns"), "{name}: {said}");
     }
+}
+
+/// Compiles a program of two C files, each with a function `helper`: 2 and 5 calls.
+fn two_helpers(folder: &Path) -> Option<PathBuf> {
+    let source =
+        "__attribute__((noinline)) static int helper(int x) { asm volatile(\"\"); return x + 1; }
+         int a(int x) { return helper(x) + helper(x); }";
+    std::fs::write(folder.join("a.c"), source).unwrap();
+    let source = "int a(int);
+         __attribute__((noinline)) static int helper(int x) { asm volatile(\"\"); return x + 2; }
+         int main(void) { int s = 0; for (int i = 0; i < 5; i++) s += helper(i); return s + a(1) == 0; }";
+    compile(folder, source, "main", &[folder.join("a.c").to_str().unwrap()])
+}
+
+#[test]
+fn functions_of_one_name_are_all_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = can_probe().then(|| two_helpers(folder.path())).flatten() else { return };
+    let program = program.to_str().unwrap();
+    let place = format!("{program}:helper");
+    let (document, output) = summary(&["--probe", &place, "--", program]);
+    let mut calls: Vec<u64> = document["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|probe| probe["calls"].as_u64().unwrap())
+        .collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [2, 5], "{document}");
+    let text = stderr(&output);
+    assert!(text.contains("several functions have this name"), "{text}");
+    // An event counts at one location.
+    let refused = crate::support::stat(&["-e", &format!("uprobe:{place}"), "true"]);
+    let text = stderr(&refused);
+    assert!(status(&refused) == 2 && text.contains("2 functions match"), "{text}");
+}
+
+#[test]
+fn functions_are_found_by_their_cpp_names_and_by_pattern() {
+    let source = "namespace ns { struct Foo { __attribute__((noinline)) int bar(int x) { asm volatile(\"\"); return x + 1; } }; }
+         __attribute__((noinline)) int over(const char *x) { asm volatile(\"\"); return *x; }
+         __attribute__((noinline)) int over(int x) { asm volatile(\"\"); return x; }
+         int main() { ns::Foo f; int s = 0; for (int i = 0; i < 3; i++) s += f.bar(i); return s + over(\"a\") + over(1) == 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let program =
+        can_probe().then(|| compile_with("c++", folder.path(), source, "names.cc", &[])).flatten();
+    let Some(program) = program else { return };
+    let program = program.to_str().unwrap();
+    for (name, wanted) in [
+        ("ns::Foo::bar(int)", vec![3]),
+        ("ns::Foo::bar", vec![3]),
+        ("*Foo*", vec![3]),
+        ("over(char const*)", vec![1]),
+        ("over(const char *) $arg1:string", vec![1]),
+        ("over", vec![1, 1]),
+    ] {
+        let place = format!("{program}:{name}");
+        let (document, _) = summary(&["--probe", &place, "--slowest", "0", "--", program]);
+        let probes = document["probes"].as_array().unwrap();
+        let calls: Vec<_> = probes.iter().map(|probe| probe["calls"].as_u64().unwrap()).collect();
+        assert_eq!(calls, wanted, "{name}: {document}");
+    }
+    let unknown = trace(&["--probe", &format!("{program}:bar"), "true"]);
+    let text = stderr(&unknown);
+    assert!(status(&unknown) == 2 && text.contains("nearest: ns::Foo::bar"), "{text}");
+    let listed = tare().args(["list", &format!("{program}:*Foo*")]).output().unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert_eq!(text, format!("for tare trace --probe:\n  {program}:ns::Foo::bar(int)\n"));
+}
+
+#[test]
+fn functions_of_a_stripped_go_program_are_found_by_name() {
+    let source = "package main
+         //go:noinline
+         func work(n int) int { return n + 1 }
+         func main() { s := 0; for i := 0; i < 7; i++ { s += work(i) }; if s == 0 { panic(s) } }";
+    let folder = tempfile::tempdir().unwrap();
+    if !can_probe() {
+        return;
+    }
+    let file = folder.path().join("main.go");
+    let program = folder.path().join("program");
+    std::fs::write(&file, source).unwrap();
+    let mut build = Command::new("go");
+    build.args(["build", "-ldflags=-s -w", "-o"]).arg(&program).arg(&file);
+    let built = build.env("GO111MODULE", "off");
+    if !built.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return println!("skipped: no Go compiler");
+    }
+    let program = program.to_str().unwrap();
+    let place = format!("{program}:main.work");
+    let output = trace(&["--json", "--probe", &place, "--", program]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    assert_eq!(document["probes"][0]["calls"], 7, "{output:?}");
+}
+
+#[test]
+fn names_the_library_that_has_an_imported_function() {
+    let source = "#include <stdio.h>\nint main(void) { puts(\"x\"); return 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), source, "imports", &[]) else { return };
+    let output = trace(&["--probe", &format!("{}:puts", program.display()), "true"]);
+    let text = stderr(&output);
+    let says = "calls this function of a library: probe /";
+    assert!(status(&output) == 2 && text.contains(says) && text.contains(":puts"), "{text}");
+}
+
+/// A process with a root folder of its own has another file at the same path.
+#[test]
+fn probes_the_file_that_the_process_has_at_that_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <unistd.h>
+         __attribute__((noinline)) int work(int n) { asm volatile(\"\"); return n + 1; }
+         int main(void) { for (int i = 0; i < 6000; i++) { work(i); usleep(5000); } return 0; }";
+    let program = (can_probe() && is_root())
+        .then(|| compile(folder.path(), source, "inside", &["-static"]))
+        .flatten();
+    let Some(program) = program else { return };
+    let root = folder.path().join("root");
+    let inside = root.join(program.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(inside.parent().unwrap()).unwrap();
+    std::fs::copy(&program, &inside).unwrap();
+    std::fs::copy(&program, root.join("new")).unwrap();
+    let mut command = Command::new("chroot");
+    let running = ProcessGuard::spawn(command.arg(&root).arg(&program));
+    let pid = running.id().to_string();
+    wait_until("the program runs in its root folder", || {
+        std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == inside)
+    });
+    let probe = |place: String| {
+        let output = trace(&[
+            "--json",
+            "--probe",
+            &place,
+            "-p",
+            &pid,
+            "--timeout",
+            "500",
+            "-o",
+            "/dev/stdout",
+        ]);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (document["probes"][0]["calls"].as_u64(), stderr(&output))
+    };
+    let (calls, text) = probe(format!("{}:work", program.display()));
+    assert!(calls.is_some_and(|calls| calls > 0), "{calls:?} {text}");
+    // The process still maps the file that was there before.
+    std::fs::rename(root.join("new"), &inside).unwrap();
+    let (calls, text) = probe(format!("{}:work", program.display()));
+    assert_eq!(calls, Some(0), "{text}");
+    assert!(text.contains(&format!("not mapped by process {pid}")), "{text}");
 }

@@ -8,13 +8,17 @@ Examples:
   tare list sw                software events of the kernel
   tare list 'sched:*'         the tracepoints of a system
   tare list miss fault        events whose name contains one of these
+  tare list ./prog            functions and static tracepoints of a program, for tare trace
+  tare list './prog:*open*'   those that match a pattern
+  tare list 'kprobe:vfs_*'    functions of the kernel, for tare trace --kprobe
   tare list --json | jq '.sections[] | select(.lacks) | {kind, lacks}'
                               missing events, with the reason
 
 Every event shown as available was opened once. docs/events.md describes the grammar of -e.")]
 pub struct ListArgs {
-    /// Kind of event: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?; or a
-    /// part of a name [default: all]
+    /// Kind of event: hw, sw, cache, pmu, raw, tracepoint or mem; a pattern with * and ?; a part of
+    /// a name; a program's file, FILE:PATTERN or kprobe:PATTERN for what can be probed [default: all
+    /// events]
     pub what: Vec<String>,
 
     /// JSON.

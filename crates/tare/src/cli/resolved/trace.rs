@@ -1,11 +1,12 @@
 //! Options of `tare trace`.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_events::probes::{self, Probe, ProbeRequest};
+use tare_events::probes::{self, Probe, ProbeFiles, ProbeRequest};
 use tare_kernel::bpf::SumKey;
 use tare_kernel::command::find_in_path;
 use tare_kernel::functions::ProbeLocation;
@@ -215,58 +216,113 @@ pub(super) fn ring_bytes(typed: Option<&str>) -> Result<u32, Refusal> {
 fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refusal> {
     let path = std::env::var_os("PATH");
     let find = |name: &str| find_in_path(name.as_ref(), path.as_deref());
-    let files = || match target {
-        TraceScope::Processes(pids) => {
-            pids.iter().flat_map(|&pid| probes::list_mapped_files(&Host::default(), pid)).collect()
+    let pids = match target {
+        TraceScope::Processes(pids) => pids.as_slice(),
+        _ => &[],
+    };
+    let host = Host::default();
+    let default = || -> Vec<PathBuf> {
+        if !pids.is_empty() {
+            return pids.iter().flat_map(|&pid| probes::list_mapped_files(&host, pid)).collect();
         }
-        _ => raw
-            .traced
-            .command
-            .first()
-            .and_then(|word| word.to_str())
-            .map(PathBuf::from)
-            .into_iter()
-            .collect(),
+        let program = raw.traced.command.first().and_then(|word| word.to_str());
+        let program = program.map(|word| match word.contains('/') {
+            true => PathBuf::from(word),
+            false => find(word).unwrap_or_else(|| word.into()),
+        });
+        program.into_iter().collect()
     };
     let request =
         ProbeRequest { functions: &raw.probe, kernel_functions: &raw.kprobe, usdt: &raw.usdt };
+    let files = ProbeFiles { find: &find, pids };
     let mut probes =
-        request.resolve(files, &find).map_err(|error| Refusal::usage(error.to_string()))?;
+        request.resolve(default, &files).map_err(|error| Refusal::usage(error.to_string()))?;
+    warn_about_functions(&probes, pids, &host);
     if !raw.probe_returns {
-        for (probe, text) in probes.iter_mut().zip(&raw.probe) {
-            leave_out_returns(probe, text, target)?;
-        }
+        leave_out_returns(&mut probes, pids, &host)?;
     }
     Ok(probes)
 }
 
+/// Says which names stand for several functions, and which files the traced processes don't map.
+fn warn_about_functions(probes: &[Probe], pids: &[i32], host: &Host) {
+    let several = probes.iter().filter(|probe| probe.is_one_of_several);
+    let names: Vec<&str> = several.map(|probe| probe.name.as_str()).collect();
+    if !names.is_empty() {
+        say(&format!(
+            "several functions have this name, and each has its own line: {} (FILE:0xOFFSET selects one)",
+            shorten(&names)
+        ));
+    }
+    let mut files: Vec<&Path> = probes.iter().filter_map(probed_file).collect();
+    files.dedup();
+    for file in files {
+        let is_unmapped = |&&pid: &&i32| probes::maps_file(host, pid, file) == Some(false);
+        let unmapped: Vec<String> = pids.iter().filter(is_unmapped).map(i32::to_string).collect();
+        if !unmapped.is_empty() {
+            let process = if unmapped.len() == 1 { "process" } else { "processes" };
+            say(&format!(
+                "{}: not mapped by {process} {}, so no call there is counted (/proc/PID/maps lists the mapped files)",
+                file.display(),
+                unmapped.join(", ")
+            ));
+        }
+    }
+}
+
+/// Joins names, at most the first eight.
+fn shorten(names: &[&str]) -> String {
+    const MAX_NAMES: usize = 8;
+    match names.get(..MAX_NAMES) {
+        Some(first) if names.len() > MAX_NAMES => {
+            format!("{} and {} more", first.join(", "), names.len() - MAX_NAMES)
+        }
+        _ => names.join(", "),
+    }
+}
+
+/// Returns the file that a probe is set in; `None` for the kernel.
+fn probed_file(probe: &Probe) -> Option<&Path> {
+    match &probe.places.first()?.location {
+        ProbeLocation::File { path, .. } => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
+        ProbeLocation::Kernel { .. } => None,
+    }
+}
+
 /// Counts calls without times where a probe on the return could end the program. Refuses a probe
 /// that then lacks its `$retval`.
-fn leave_out_returns(probe: &mut Probe, text: &str, target: &TraceScope) -> Result<(), Refusal> {
-    let Some(ProbeLocation::File { path, .. }) = probe.places.first().map(|place| &place.location)
-    else {
-        return Ok(());
-    };
-    let file = Path::new(OsStr::from_bytes(path.to_bytes()));
-    let hazard = probes::returns_hazard(file).or_else(|| {
-        let TraceScope::Processes(pids) = target else { return None };
-        let host = Host::default();
-        let mapped = pids.iter().flat_map(|&pid| probes::list_mapped_files(&host, pid));
+fn leave_out_returns(probes: &mut [Probe], pids: &[i32], host: &Host) -> Result<(), Refusal> {
+    let mut hazards: BTreeMap<PathBuf, Option<String>> = BTreeMap::new();
+    let mut counted: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for probe in probes {
+        let file = probed_file(probe).filter(|_| probe.returns).map(Path::to_owned);
+        let Some(file) = file else { continue };
+        let hazard = hazards.entry(file).or_insert_with_key(|file| find_hazard(file, pids, host));
+        let Some(hazard) = hazard.clone() else { continue };
+        if probe.has_return_value() {
+            return Err(Refusal::usage(format!(
+                "{}: $retval needs a probe on the return, which could end the program: {hazard}; --probe-returns sets it all the same",
+                probe.name
+            )));
+        }
+        probe.returns = false;
+        counted.entry(hazard).or_default().push(&probe.name);
+    }
+    for (hazard, names) in counted {
+        say(&format!(
+            "{}: calls are counted without times, because a probe on the return could end the program: {hazard}; --probe-returns times them all the same",
+            shorten(&names)
+        ));
+    }
+    Ok(())
+}
+
+/// Returns why a probe on the returns of a file's functions could end a program.
+fn find_hazard(file: &Path, pids: &[i32], host: &Host) -> Option<String> {
+    probes::returns_hazard(file).or_else(|| {
+        let mapped = pids.iter().flat_map(|&pid| probes::list_mapped_files(host, pid));
         let mapped: Vec<PathBuf> = mapped.collect();
         let throws = probes::maps_unwinder(mapped.iter().map(PathBuf::as_path));
         throws.then(|| "the process may throw exceptions through it".to_owned())
-    });
-    let Some(hazard) = hazard else { return Ok(()) };
-    if text.split_ascii_whitespace().skip(1).any(|argument| argument.contains("retval")) {
-        return Err(Refusal::usage(format!(
-            "{}: $retval needs a probe on the return, which could end the program: {hazard}; --probe-returns sets it all the same",
-            probe.name
-        )));
-    }
-    probe.returns = false;
-    say(&format!(
-        "{}: calls are counted without times, because a probe on the return could end the program: {hazard}; --probe-returns times them all the same",
-        probe.name
-    ));
-    Ok(())
+    })
 }
