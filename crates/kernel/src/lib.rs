@@ -16,6 +16,7 @@ pub mod command;
 pub mod exit;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+pub mod file_identity;
 pub mod file_view;
 pub mod file_window;
 pub mod functions;

@@ -20,6 +20,8 @@ pub enum MissingSymbols {
     DebugFile(BinaryFile),
     /// The binary itself, in the recorded build.
     Binary(BinaryFile),
+    /// The binary itself, in a build without a build id.
+    UnidentifiedBinary(BinaryFile),
     /// Permission to read a file.
     Permission(BinaryFile),
     /// The perf map of a runtime; the text is the runtime's option that writes it.

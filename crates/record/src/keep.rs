@@ -16,7 +16,7 @@ mod store;
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use object::ReadCache;
@@ -25,6 +25,7 @@ use tare_format::Endian;
 use tare_format::file::writer::BuildId;
 use tare_format::ledger::KeptBinaries;
 use tare_format::record::{FileId, Mmap, Record, Records};
+use tare_kernel::file_identity::FileIdentity;
 use tare_kernel::host::Host;
 
 pub(crate) use self::jit::JitFile;
@@ -45,7 +46,7 @@ const DELETED: &[u8] = b" (deleted)";
 pub(crate) struct Binaries {
     host: Host,
     store: Store,
-    seen: HashSet<(Vec<u8>, u64, Vec<u8>)>,
+    seen: HashSet<(Vec<u8>, Expected)>,
     files: Vec<Binary>,
     missed: u64,
 }
@@ -62,9 +63,9 @@ struct Binary {
 }
 
 /// Identifies the mapped file among all that have had its path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Expected {
-    Inode(u64),
+    Identity(FileIdentity),
     BuildId(Vec<u8>),
 }
 
@@ -100,16 +101,14 @@ impl Binaries {
         if mmap.is_data || mmap.pid <= 0 || !has_file || self.files.len() >= MOST {
             return;
         }
-        let (expected, key) = match mmap.file {
-            FileId::Inode { inode, .. } if inode != 0 => {
-                (Expected::Inode(inode), (mmap.path.to_vec(), inode, Vec::new()))
+        let expected = match mmap.file {
+            FileId::Inode { major, minor, inode, generation } if inode != 0 => {
+                Expected::Identity(FileIdentity { device: (major, minor), inode, generation })
             }
-            FileId::BuildId(id) if !id.is_empty() => {
-                (Expected::BuildId(id.to_vec()), (mmap.path.to_vec(), 0, id.to_vec()))
-            }
+            FileId::BuildId(id) if !id.is_empty() => Expected::BuildId(id.to_vec()),
             _ => return,
         };
-        if !self.seen.insert(key) {
+        if !self.seen.insert((mmap.path.to_vec(), expected.clone())) {
             return;
         }
         let at = MappedRange {
@@ -160,7 +159,7 @@ impl Binaries {
             ..KeptBinaries::default()
         };
         for mut binary in std::mem::take(&mut self.files) {
-            // A recorded build id, other than an inode, rejects a file that was overwritten in
+            // A recorded build id, other than an identity, rejects a file that was overwritten in
             // place since its mapping.
             let held = binary.held.take().filter(|held| is_expected(held, &binary.expected));
             let file = held.or_else(|| open(&self.host, &binary));
@@ -215,11 +214,10 @@ fn open(host: &Host, binary: &Binary) -> Option<File> {
 }
 
 fn is_expected(file: &File, expected: &Expected) -> bool {
-    let meta = file.metadata();
     match expected {
-        Expected::Inode(inode) => meta.is_ok_and(|meta| meta.is_file() && meta.ino() == *inode),
+        Expected::Identity(identity) => identity.is_of(file),
         Expected::BuildId(id) => {
-            meta.is_ok_and(|meta| meta.is_file())
+            file.metadata().is_ok_and(|meta| meta.is_file())
                 && elf_build_id(&ReadCache::new(file)).is_some_and(|found| found == *id)
         }
     }

@@ -120,6 +120,10 @@ fn remedy_line(losses: &Losses) -> Option<String> {
         MissingSymbols::Binary(file) => {
             format!("the recorded build of {} is missing", printable(file.path.as_bytes()))
         }
+        MissingSymbols::UnidentifiedBinary(file) => {
+            let path = printable(file.path.as_bytes());
+            format!("the recorded build of {path} is missing, and had no build id")
+        }
         MissingSymbols::Permission(file) => {
             format!("{} can't be read", printable(file.path.as_bytes()))
         }

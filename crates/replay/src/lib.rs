@@ -99,6 +99,7 @@ mod options;
 mod own_threads;
 mod profile;
 mod reader;
+mod recorded_time;
 mod recording;
 mod replay;
 mod replayed;

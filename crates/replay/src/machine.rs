@@ -14,8 +14,8 @@ use tare_format::record::{
 };
 use tare_symbols::{
     AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoRenumbering,
-    DsoTable, FunctionCode, JitDump, Mapping, NameSource, ResolvedFrames, Symbol, SymbolOptions,
-    Symbolizer, Unresolved, UnwindCache, Unwinder,
+    DsoTable, FileIdentity, FunctionCode, JitDump, Mapping, NameSource, ResolvedFrames, Symbol,
+    SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
 };
 
 use crate::build_ids::{BuildIds, recorded_kernel};
@@ -23,6 +23,7 @@ use crate::callchain::{self, CodeAddress};
 use crate::cpumode::CpuMode;
 use crate::jit::JitCode;
 use crate::mapping_names::{has_no_file, is_jitdump, module_name};
+use crate::recorded_time::RecordedTime;
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
 
@@ -62,7 +63,6 @@ const KERNEL: &[u8] = b"[kernel.kallsyms]";
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) threads: Threads,
-    pub(crate) build_ids: BuildIds,
     spaces: AddressSpaces,
     pub(crate) jit: JitCode,
     dsos: RecordedDsos,
@@ -72,12 +72,14 @@ pub struct Machine {
     cgroups: HashMap<u64, Box<[u8]>>,
     kernel: Option<Mapping>,
     pub(crate) chain_parts: ChainParts,
+    pub(crate) time: RecordedTime,
 }
 
-/// The DSOs of the mappings so far, without those that were dropped.
+/// The DSOs of the mappings so far, without those that were dropped, and the listed build ids.
 #[derive(Debug, Default)]
 struct RecordedDsos {
     table: DsoTable,
+    build_ids: BuildIds,
     /// Number of DSOs that were kept when unmapped ones were dropped last.
     kept: usize,
 }
@@ -171,7 +173,6 @@ impl Machine {
     pub(crate) fn new(options: SymbolOptions) -> Self {
         Self {
             threads: Threads::default(),
-            build_ids: BuildIds::default(),
             spaces: AddressSpaces::default(),
             jit: JitCode::default(),
             dsos: RecordedDsos::default(),
@@ -180,6 +181,7 @@ impl Machine {
             cgroups: HashMap::new(),
             kernel: None,
             chain_parts: ChainParts::default(),
+            time: RecordedTime::default(),
         }
     }
 
@@ -191,7 +193,8 @@ impl Machine {
 
     /// Reads the recorded kernel and the listed build ids from a recording's description.
     pub(crate) fn learn(&mut self, description: &Description) {
-        let listed = recorded_kernel(description, &mut self.build_ids);
+        self.time.learn(description);
+        let listed = recorded_kernel(description, &mut self.dsos.build_ids);
         let kernel = self.symbolizer.recorded_kernel();
         kernel.release = listed.release.or(kernel.release.take());
         kernel.arch = listed.arch.or(kernel.arch.take());
@@ -199,7 +202,7 @@ impl Machine {
     }
 
     fn learn_build_id(&mut self, listed: &RecordedBuildId<'_>) {
-        if let Some(kernel) = self.build_ids.add(listed) {
+        if let Some(kernel) = self.dsos.build_ids.add(listed) {
             self.symbolizer.recorded_kernel().build_id = Some(kernel);
         }
     }
@@ -267,19 +270,21 @@ impl Machine {
     }
 
     fn intern(&mut self, kind: DsoKind, name: &[u8], file: &RecordedFile<'_>) -> Option<DsoId> {
-        let build_id = self.build_ids.get(name, file);
-        let inode = match file {
-            RecordedFile::Inode { inode, .. } if kind == DsoKind::Elf => Some(*inode),
+        let build_id = self.dsos.build_ids.get(name, file);
+        let identity = match *file {
+            RecordedFile::Inode { major, minor, inode, generation } if kind == DsoKind::Elf => {
+                Some(FileIdentity { device: (major, minor), inode, generation })
+            }
             _ => None,
         };
-        self.dsos.table.intern_file(Dso { kind, name: name.to_vec(), build_id }, inode)
+        self.dsos.table.intern_file(Dso { kind, name: name.to_vec(), build_id }, identity)
     }
 
     fn map_kernel(&mut self, mmap: &Mmap<'_>) {
         let symbol = mmap.path.strip_prefix(KERNEL);
         let dso = match symbol {
             Some(_) => {
-                let build_id = self.build_ids.get(KERNEL, &mmap.file);
+                let build_id = self.dsos.build_ids.get(KERNEL, &mmap.file);
                 let kernel = self.symbolizer.recorded_kernel();
                 kernel.build_id = build_id.or(kernel.build_id);
                 Dso { kind: DsoKind::Kernel, name: KERNEL.to_vec(), build_id: kernel.build_id }
@@ -288,7 +293,7 @@ impl Machine {
             None => Dso {
                 kind: DsoKind::Module,
                 name: module_name(mmap.path),
-                build_id: self.build_ids.get(mmap.path, &mmap.file),
+                build_id: self.dsos.build_ids.get(mmap.path, &mmap.file),
             },
         };
         let Some(dso) = self.dsos.table.intern(dso) else { return };
@@ -301,7 +306,8 @@ impl Machine {
         let mut map = Mapping { start, end, pgoff: start, dso, is_code: true };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
-            self.dsos.table.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
+            let mapped = DsoMapping { pid: mmap.pid, start, end, mapped_ns: None };
+            self.dsos.table.note_mapping(dso, mapped);
             // A module that was unloaded and loaded elsewhere keeps its first addresses.
             map.pgoff = self.dsos.table.first_mapped(dso).map_or(start, |first| first.start);
             if mmap.path.starts_with(b"/") {
@@ -335,7 +341,9 @@ impl Machine {
                 return self.map_user(&memory);
             }
             if kind == DsoKind::Elf {
-                self.dsos.table.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
+                let mapped_ns = self.time.wall_ns();
+                let mapped = DsoMapping { pid: mmap.pid, start, end, mapped_ns };
+                self.dsos.table.note_mapping(dso, mapped);
             }
             self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso, is_code });
         }
@@ -374,6 +382,7 @@ impl Machine {
 
     /// Applies the changes of compiled code up to a time, in nanoseconds of the recording's clock.
     pub(crate) fn advance(&mut self, time_ns: u64) {
+        self.time.now_ns = time_ns;
         let Self { jit, spaces, symbolizer, dsos, .. } = self;
         let changes = |dso| symbolizer.jitdump(&dsos.table, dso).map_or(&[][..], JitDump::changes);
         jit.advance(time_ns, changes, |pid| spaces.renew(pid));

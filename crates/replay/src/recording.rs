@@ -12,6 +12,7 @@ use std::io::{self, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use tare_format::file::features::DIR_FORMAT;
 use tare_format::file::{Description, Entry, Header, Losses, OpenError, Reader};
@@ -30,6 +31,8 @@ pub struct Recording {
     parts: Vec<RingFile>,
     /// See [`Recording::bytes`].
     bytes: Option<u64>,
+    /// When the file was last written, in nanoseconds since 1970; `None` for a stream.
+    pub(crate) written_ns: Option<u64>,
     position: Position,
 }
 
@@ -88,6 +91,9 @@ impl Recording {
     /// a recording.
     pub fn from_file(mut file: File, path: &Path) -> Result<Self, Error> {
         let is_file = file.stream_position().is_ok();
+        let written = file.metadata().and_then(|meta| meta.modified()).ok().filter(|_| is_file);
+        let written = written.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let written_ns = written.and_then(|since| u64::try_from(since.as_nanos()).ok());
         let reader = if is_file { Reader::open(file) } else { Reader::stream(file) };
         let main = reader.map_err(|source| match source {
             OpenError::Io(source) => Error::Open { path: path.to_owned(), source },
@@ -97,7 +103,7 @@ impl Recording {
             Header::File(header) => Some(header.data.offset.saturating_add(header.data.size)),
             Header::Pipe => None,
         };
-        Ok(Self { main, parts: Vec::new(), bytes, position: Position::default() })
+        Ok(Self { main, parts: Vec::new(), bytes, written_ns, position: Position::default() })
     }
 
     fn open_parts(&mut self, folder: &Path) -> io::Result<()> {

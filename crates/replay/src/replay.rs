@@ -65,6 +65,7 @@ impl Replay {
     where
         S::Error: From<Error>,
     {
+        self.state.machine.time.written_ns = recording.written_ns;
         if self.options.reads_ahead && reader::is_for_a_thread(recording) {
             self.describe(recording.description(), sink);
             match reader::replay(recording, &mut self.waiting, &mut self.state, sink)? {
@@ -93,6 +94,7 @@ impl Replay {
     where
         S::Error: From<Error>,
     {
+        self.state.machine.time.written_ns = recording.written_ns;
         for _ in 0..records {
             let Some(entry) = recording.next_record().map_err(Error::Read)? else {
                 self.finish(recording.description(), sink)?;

@@ -70,6 +70,9 @@ impl SymbolSources {
                 let servers = self.servers(file).filter(|_| is_packaged);
                 Some(servers.unwrap_or_else(|| "tare record --keep-binaries".to_owned()))
             }
+            Missing::UnidentifiedBinary(_) => {
+                Some("link it with --build-id, then tare record --keep-binaries".to_owned())
+            }
             Missing::Permission(_) => Some("read the recording as root".to_owned()),
             Missing::PerfMap(remedy) => Some((*remedy).to_owned()),
             Missing::KernelAddresses => Some("as root: sysctl kernel.kptr_restrict=0".to_owned()),
@@ -210,6 +213,11 @@ mod tests {
                 "build it without -s, and don't strip it",
             ),
             (&asks_none, Missing::Binary(own()), "tare record --keep-binaries"),
+            (
+                &asks_none,
+                Missing::UnidentifiedBinary(file("/opt/server", None)),
+                "link it with --build-id, then tare record --keep-binaries",
+            ),
             (&asks_none, Missing::PerfMap("node --perf-basic-prof"), "node --perf-basic-prof"),
             (&asks_none, Missing::KernelAddresses, "as root: sysctl kernel.kptr_restrict=0"),
         ] {

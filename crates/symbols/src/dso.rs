@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tare_kernel::file_identity::FileIdentity;
+
 use crate::limits;
 
 /// Number of a DSO in a [`DsoTable`].
@@ -139,14 +141,16 @@ pub struct DsoMapping {
     pub start: u64,
     /// Address after the last byte.
     pub end: u64,
+    /// When the recorder learned of it, in nanoseconds since 1970, if known.
+    pub mapped_ns: Option<u64>,
 }
 
 /// Everything that a recording says about a DSO.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordedDso<'a> {
     pub(crate) dso: &'a Dso,
-    /// Inode number, if there is no build id.
-    pub(crate) inode: Option<u64>,
+    /// Identity of the file, if there is no build id.
+    pub(crate) identity: Option<FileIdentity>,
     /// Its first mappings, one per process.
     pub(crate) mapped: &'a [DsoMapping],
     /// Path of the file if the name isn't a path: of a kernel module.
@@ -173,8 +177,9 @@ impl DsoRenumbering {
 #[derive(Clone, Debug, Default)]
 pub struct DsoTable {
     dsos: Vec<Dso>,
-    by_dso: HashMap<(Dso, Option<u64>), DsoId>,
-    inodes: HashMap<DsoId, u64>,
+    /// Numbers by file. Those without an inode have the number 0 for it.
+    by_dso: HashMap<(Dso, u64), Vec<DsoId>>,
+    identities: HashMap<DsoId, FileIdentity>,
     mapped: HashMap<DsoId, Vec<DsoMapping>>,
     paths: HashMap<DsoId, Vec<u8>>,
 }
@@ -185,21 +190,31 @@ impl DsoTable {
         self.intern_file(dso, None)
     }
 
-    /// Returns the number of a file, and adds it if it is new. Without a build id the inode
+    /// Returns the number of a file, and adds it if it is new. Without a build id the identity
     /// distinguishes files at the same path: in containers, and of rebuilt programs.
-    pub fn intern_file(&mut self, dso: Dso, inode: Option<u64>) -> Option<DsoId> {
-        let inode = inode.filter(|inode| *inode != 0 && dso.build_id.is_none());
-        let key = (dso, inode);
-        if let Some(id) = self.by_dso.get(&key) {
-            return Some(*id);
+    pub fn intern_file(&mut self, dso: Dso, identity: Option<FileIdentity>) -> Option<DsoId> {
+        let identity = identity.filter(|file| file.inode != 0 && dso.build_id.is_none());
+        let key = (dso, identity.map_or(0, |file| file.inode));
+        let known = self.by_dso.get(&key).into_iter().flatten().find(|id| {
+            match (self.identities.get(id), &identity) {
+                (Some(known), Some(identity)) => known.matches(identity),
+                _ => true,
+            }
+        });
+        if let Some(id) = known.copied() {
+            // A recorder that lists mappings of running processes doesn't know generations.
+            if let Some(identity) = identity.filter(|file| file.generation != 0) {
+                self.identities.insert(id, identity);
+            }
+            return Some(id);
         }
         let id = u32::try_from(self.dsos.len())
             .ok()
             .filter(|index| (*index as usize) < limits::DSOS)
             .map(DsoId)?;
         self.dsos.push(key.0.clone());
-        inode.into_iter().for_each(|inode| _ = self.inodes.insert(id, inode));
-        self.by_dso.insert(key, id);
+        identity.into_iter().for_each(|identity| _ = self.identities.insert(id, identity));
+        self.by_dso.entry(key).or_default().push(id);
         Some(id)
     }
 
@@ -227,7 +242,8 @@ impl DsoTable {
     pub(crate) fn recorded(&self, id: DsoId) -> Option<RecordedDso<'_>> {
         let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
         let path = self.paths.get(&id).map(Vec::as_slice);
-        Some(RecordedDso { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped, path })
+        let identity = self.identities.get(&id).copied();
+        Some(RecordedDso { dso: self.get(id)?, identity, mapped, path })
     }
 
     /// Returns a DSO by its number; `None` if this table doesn't have it.
@@ -238,10 +254,10 @@ impl DsoTable {
 
     /// Removes the DSOs that aren't used, and returns the new numbers of the rest.
     pub fn retain(&mut self, is_used: impl Fn(DsoId) -> bool) -> DsoRenumbering {
-        let Self { dsos, mut inodes, mut mapped, mut paths, .. } = std::mem::take(self);
+        let Self { dsos, mut identities, mut mapped, mut paths, .. } = std::mem::take(self);
         let mut now = DsoRenumbering::default();
         for (before, dso) in (0..).map(DsoId).zip(dsos).filter(|(id, _)| is_used(*id)) {
-            let Some(after) = self.intern_file(dso, inodes.remove(&before)) else { continue };
+            let Some(after) = self.intern_file(dso, identities.remove(&before)) else { continue };
             now.0.insert(before, after);
             mapped
                 .remove(&before)
@@ -277,10 +293,10 @@ mod tests {
     #[test]
     fn retained_dsos_have_new_numbers() {
         let mut table = DsoTable::default();
+        let file = |at: u8| Some(FileIdentity { device: (8, 1), inode: at.into(), generation: 0 });
         let dso = |at: u8| Dso { kind: DsoKind::Elf, name: vec![b'/', at], build_id: None };
-        let ids: Vec<_> =
-            (0..9).map(|at| table.intern_file(dso(at), Some(at.into())).unwrap()).collect();
-        let mapped = DsoMapping { pid: 7, start: 1, end: 2 };
+        let ids: Vec<_> = (0..9).map(|at| table.intern_file(dso(at), file(at)).unwrap()).collect();
+        let mapped = DsoMapping { pid: 7, start: 1, end: 2, mapped_ns: None };
         table.note_mapping(ids[8], mapped);
         table.note_path(ids[8], b"/x");
         let now = table.retain(|id| id.index() % 4 == 0);
@@ -289,9 +305,22 @@ mod tests {
         assert_eq!((last.index(), table.get(last)), (2, Some(&dso(8))));
         let recorded = table.recorded(last).unwrap();
         assert_eq!(
-            (recorded.inode, recorded.mapped, recorded.path),
-            (Some(8), &[mapped][..], Some(&b"/x"[..]))
+            (recorded.identity, recorded.mapped, recorded.path),
+            (file(8), &[mapped][..], Some(&b"/x"[..]))
         );
-        assert_eq!(table.intern_file(dso(4), Some(4)), now.get(ids[4]));
+        assert_eq!(table.intern_file(dso(4), file(4)), now.get(ids[4]));
+    }
+
+    #[test]
+    fn devices_and_generations_distinguish_files_with_one_inode() {
+        let mut table = DsoTable::default();
+        let mut intern = |minor, generation| {
+            let dso = Dso { kind: DsoKind::Elf, name: b"/x".to_vec(), build_id: None };
+            let identity = FileIdentity { device: (8, minor), inode: 77, generation };
+            table.intern_file(dso, Some(identity)).unwrap().index()
+        };
+        assert_eq!([intern(1, 0), intern(2, 0)], [0, 1], "two devices");
+        assert_eq!([intern(1, 5), intern(1, 0), intern(1, 5)], [0; 3], "no generation, or its own");
+        assert_eq!([intern(1, 6), intern(2, 0)], [2, 1], "another generation");
     }
 }

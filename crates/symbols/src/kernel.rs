@@ -329,8 +329,8 @@ mod tests {
         let check = |name: &[u8], build_id: Option<&[u8]>, start: u64| {
             let build_id = build_id.and_then(BuildId::new);
             let dso = Dso { kind: DsoKind::Module, name: name.to_vec(), build_id };
-            let mapped = [DsoMapping { pid: -1, start, end: start + 0x100 }];
-            let recorded = RecordedDso { dso: &dso, inode: None, mapped: &mapped, path: None };
+            let mapped = [DsoMapping { pid: -1, start, end: start + 0x100, mapped_ns: None }];
+            let recorded = RecordedDso { dso: &dso, identity: None, mapped: &mapped, path: None };
             symbols.check_module(&options, name, &recorded)
         };
         for (name, build_id, start, expected) in [

@@ -95,6 +95,7 @@ pub use search::{
     SharedDebuginfod, SymbolOptions, UnpackedFolder, UsedContent, UsedFile, UsedFiles,
 };
 pub use symbolizer::{Frame, FunctionCode, ResolvedFrames, SourceLocation, Symbol, Symbolizer};
+pub use tare_kernel::file_identity::FileIdentity;
 pub use unresolved::Unresolved;
 pub use unwind::{Registers, Stack, UnwindCache, UnwindOutcome, Unwinder};
 

@@ -31,6 +31,12 @@ pub enum Unresolved {
     /// The file has another build id than the recorded one.
     #[error("the file has changed since (another build id)")]
     OtherBuild,
+    /// Another file has the recorded path. The recording has no build id of it.
+    #[error("another file is at its path, and no build id was recorded")]
+    OtherFile,
+    /// The file was changed after it was recorded. The recording has no build id of it.
+    #[error("the file was changed after it was recorded, and it had no build id")]
+    ChangedFile,
     /// The recording is of another kernel than the running one.
     #[error(
         "the recording is of another kernel than the running one (--kallsyms FILE or --vmlinux FILE names its symbols)"

@@ -103,7 +103,7 @@ impl Stacks {
         let name = mmap.path.to_vec();
         let Some(dso) = self.dsos.intern(Dso { kind, name, build_id }) else { return };
         if kind == DsoKind::Elf {
-            self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
+            self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end, mapped_ns: None });
         }
         let is_code = !mmap.is_data;
         self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso, is_code });

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use object::elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID};
@@ -15,6 +15,7 @@ use object::{Endianness, FileKind, ReadCache, ReadRef};
 use tare_format::Endian;
 use tare_format::file::writer::BuildId;
 use tare_format::record::{FileId, Mmap, Record, Records};
+use tare_kernel::file_identity::FileIdentity;
 use tare_kernel::host::Host;
 use tare_kernel::{procfs, pseudo_file};
 
@@ -37,16 +38,22 @@ pub struct BuildIds {
     files: HashMap<Vec<u8>, MappedFile>,
 }
 
-/// The file of a mapping, as its record identifies it.
-#[derive(Clone, Debug)]
-enum MappedFile {
-    /// The build id, from the record or from the loaded module.
-    Id(Vec<u8>),
-    /// A file of this process, with its inode if known.
-    File { pid: i32, inode: Option<u64> },
-    /// The path has had several files, in sequence or in several containers. The list has one id
-    /// per path, which would be wrong for some.
-    Several,
+/// The files of mappings with one path, as their records identify them.
+#[derive(Clone, Debug, Default)]
+struct MappedFile {
+    /// The last recorded build id, or that of the loaded module.
+    id: Option<Vec<u8>>,
+    /// A file without a recorded build id.
+    file: Option<UnknownFile>,
+    /// Whether the path has had several files without one, in sequence or in several containers.
+    has_several: bool,
+}
+
+/// A file of this process, with its identity if known.
+#[derive(Clone, Copy, Debug)]
+struct UnknownFile {
+    pid: i32,
+    identity: Option<FileIdentity>,
 }
 
 impl BuildIds {
@@ -63,9 +70,9 @@ impl BuildIds {
     /// Takes in the build id of a loaded module, if its mapping is known without one.
     pub fn see_module(&mut self, name: &[u8], id: Vec<u8>) {
         if let Some(mapped) = self.files.get_mut(name)
-            && matches!(mapped, MappedFile::File { .. })
+            && mapped.id.is_none()
         {
-            *mapped = MappedFile::Id(id);
+            *mapped = MappedFile { id: Some(id), ..MappedFile::default() };
         }
     }
 
@@ -77,37 +84,27 @@ impl BuildIds {
         if mmap.is_data || !has_file {
             return;
         }
-        match mmap.file {
+        let mapped = self.files.entry(path.to_vec()).or_default();
+        let identity = match mmap.file {
             // A module that is loaded later has its id only in its record. If another build was
             // loaded under this name before and its id wasn't read, that id is unknown.
             FileId::BuildId(id) if mmap.pid == -1 && !id.is_empty() => {
-                let loaded = self.files.entry(path.to_vec());
-                let loaded = loaded.or_insert_with(|| MappedFile::Id(id.to_vec()));
-                if matches!(loaded, MappedFile::File { .. }) {
-                    *loaded = MappedFile::Several;
-                }
+                mapped.has_several |= mapped.file.is_some();
+                mapped.id.get_or_insert_with(|| id.to_vec());
+                return;
             }
-            // A later file of a path replaces an earlier one: the list has one id per path.
-            FileId::BuildId(id) if !id.is_empty() => {
-                _ = self.files.insert(path.to_vec(), MappedFile::Id(id.to_vec()));
+            // Readers find it in the record, too.
+            FileId::BuildId(id) if !id.is_empty() => return mapped.id = Some(id.to_vec()),
+            FileId::Inode { major, minor, inode, generation } => {
+                Some(FileIdentity { device: (major, minor), inode, generation })
             }
-            FileId::Inode { inode, .. } => {
-                let several = match self.files.get(path) {
-                    Some(MappedFile::File { inode: Some(before), .. }) => *before != inode,
-                    Some(MappedFile::Several) => true,
-                    _ => false,
-                };
-                let file = MappedFile::File { pid: mmap.pid, inode: Some(inode) };
-                _ = self
-                    .files
-                    .insert(path.to_vec(), if several { MappedFile::Several } else { file });
+            _ => None,
+        };
+        match mapped.file {
+            Some(UnknownFile { identity: Some(before), .. }) => {
+                mapped.has_several |= identity.is_some_and(|identity| !identity.matches(&before));
             }
-            _ => {
-                _ = self
-                    .files
-                    .entry(path.to_vec())
-                    .or_insert(MappedFile::File { pid: mmap.pid, inode: None });
-            }
+            _ => mapped.file = Some(UnknownFile { pid: mmap.pid, identity }),
         }
     }
 
@@ -125,14 +122,16 @@ impl BuildIds {
 fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
     // Readers compare paths as text, so a path that isn't UTF-8 can't be in the list.
     let path = std::str::from_utf8(path).ok()?;
-    let kernel = matches!(mapped, MappedFile::File { pid: -1, .. });
-    let id = match mapped {
-        MappedFile::Several => return None,
-        MappedFile::Id(id) => id.clone(),
-        MappedFile::File { pid: -1, .. } if path.as_bytes() == KERNEL => kernel_build_id(host)?,
-        MappedFile::File { pid: -1, .. } => module_build_id(host, path)?,
-        MappedFile::File { .. } if path.as_bytes() == VDSO => vdso_build_id()?,
-        MappedFile::File { pid, inode } => file_build_id(host, *pid, path, *inode)?,
+    let kernel = mapped.file.is_some_and(|file| file.pid == -1);
+    // The list has one id per path, which would be wrong for some of several files.
+    let id = match (mapped.file, &mapped.id) {
+        _ if mapped.has_several => return None,
+        (None, Some(id)) => id.clone(),
+        (None, None) => return None,
+        (Some(file), None) => file_build_id(host, path, file)?,
+        (Some(file), Some(id)) => {
+            file_build_id(host, path, file).filter(|found| kernel || found == id)?
+        }
     };
     (id.len() <= ID_BYTES).then(|| BuildId { kernel, id, path: path.to_owned() })
 }
@@ -159,13 +158,30 @@ fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
     find(endian, NoteIterator::<FileHeader64<Endianness>>::new(endian, 4, notes).ok()?)
 }
 
-/// Returns the build id of a file, here or as its process sees it, if its inode is still the mapped
-/// one.
-fn file_build_id(host: &Host, pid: i32, path: &str, inode: Option<u64>) -> Option<Vec<u8>> {
+/// Returns the build id of code without a recorded one: of the kernel, of a module, of the vDSO, or
+/// of a file.
+fn file_build_id(host: &Host, path: &str, file: UnknownFile) -> Option<Vec<u8>> {
+    let UnknownFile { pid, identity } = file;
+    match path.as_bytes() {
+        KERNEL if pid == -1 => kernel_build_id(host),
+        _ if pid == -1 => module_build_id(host, path),
+        VDSO => vdso_build_id(),
+        _ => mapped_build_id(host, pid, path, identity),
+    }
+}
+
+/// Returns the build id of a file, here or as its process sees it, if it is still the mapped one.
+fn mapped_build_id(
+    host: &Host,
+    pid: i32,
+    path: &str,
+    identity: Option<FileIdentity>,
+) -> Option<Vec<u8>> {
     let places = [host.path(path), host.path(&format!("/proc/{pid}/root{path}"))];
     let files = places.into_iter().filter_map(|place| File::open(place).ok());
     let is_it = |file: &File| {
-        file.metadata().is_ok_and(|is| is.is_file() && inode.is_none_or(|inode| is.ino() == inode))
+        file.metadata().is_ok_and(|meta| meta.is_file())
+            && identity.is_none_or(|identity| identity.is_of(file))
     };
     let file = files.into_iter().find(is_it)?;
     elf_build_id(&ReadCache::new(file))

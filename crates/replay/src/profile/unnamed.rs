@@ -83,6 +83,11 @@ fn find_missing_symbols(
         Unresolved::NoSymbol if is_elf && !machine.has_all_symbols(at.dso) => {
             Some(MissingSymbols::DebugFile(file))
         }
+        Unresolved::NoFile | Unresolved::OtherFile | Unresolved::ChangedFile
+            if is_elf && file.build_id.is_none() =>
+        {
+            Some(MissingSymbols::UnidentifiedBinary(file))
+        }
         Unresolved::NoFile | Unresolved::OtherBuild if is_elf => Some(MissingSymbols::Binary(file)),
         Unresolved::NoJitDumpFile => {
             let DsoKind::PerfMap { pid } = dso.kind else { return None };

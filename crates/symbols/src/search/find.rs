@@ -55,13 +55,15 @@ pub(crate) fn binary(
     let mut why = Unresolved::NoFile;
     for place in options.binaries(recorded) {
         match FoundFile::open(place) {
-            Ok(found) if is_recorded(options, recorded, &found) => {
-                note(options, recorded, &found);
-                return Ok(found);
-            }
-            // Another process may have the recorded process's id by now.
-            Ok(found) if found.place.is_in_proc() => {}
-            Ok(_) => why = Unresolved::OtherBuild,
+            Ok(found) => match check(options, recorded, &found) {
+                Ok(()) => {
+                    note(options, recorded, &found);
+                    return Ok(found);
+                }
+                // Another process may have the recorded process's id by now.
+                Err(_) if found.place.is_in_proc() => {}
+                Err(reason) => why = reason,
+            },
             Err(reason) if why == Unresolved::NoFile => why = reason,
             Err(_) => {}
         }
@@ -116,16 +118,40 @@ fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<
     FoundFile::open(FileLocation::Path(path)).ok().filter(|found| found.build_id == Some(id))
 }
 
-/// Whether a file is the recorded one: by build id, else on this machine by inode. If neither can
-/// decide, the file at the recorded path counts as the recorded one.
-fn is_recorded(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) -> bool {
+/// Checks that a file is the recorded one: by build id, else on this machine by the identity that
+/// the kernel recorded, and by the time of its last change. If none of them can decide, the file at
+/// the recorded path counts as the recorded one.
+fn check(
+    options: &SymbolOptions,
+    recorded: &RecordedDso<'_>,
+    found: &FoundFile,
+) -> Result<(), Unresolved> {
     if let Some(id) = recorded.dso.build_id {
-        return found.build_id == Some(id);
+        return if found.build_id == Some(id) { Ok(()) } else { Err(Unresolved::OtherBuild) };
     }
-    match recorded.inode.filter(|_| options.is_here()) {
-        Some(inode) => found.file.metadata().is_ok_and(|meta| meta.ino() == inode),
-        None => !found.place.is_in_proc(),
+    match recorded.identity.filter(|_| options.is_here()) {
+        Some(identity) if !identity.is_of(&found.file) => Err(Unresolved::OtherFile),
+        None if found.place.is_in_proc() => Err(Unresolved::OtherFile),
+        _ if options.is_here() && has_changed_since(recorded, &found.file) => {
+            Err(Unresolved::ChangedFile)
+        }
+        _ => Ok(()),
     }
+}
+
+/// Whether a file was changed after it was first mapped. The time of the inode's last change counts:
+/// unlike the time of modification, no program can set it. Removing the file's name changes it too.
+fn has_changed_since(recorded: &RecordedDso<'_>, file: &File) -> bool {
+    let mapped_ns = recorded.mapped.iter().filter_map(|mapping| mapping.mapped_ns).min();
+    let Some(mapped_ns) = mapped_ns else { return false };
+    file.metadata().is_ok_and(|meta| {
+        let (seconds, ns) = if meta.nlink() == 0 {
+            (meta.mtime(), meta.mtime_nsec())
+        } else {
+            (meta.ctime(), meta.ctime_nsec())
+        };
+        i128::from(seconds) * 1_000_000_000 + i128::from(ns) > i128::from(mapped_ns)
+    })
 }
 
 /// Iterates over the debug files of a binary: by build id, by debug link, then from servers. Each

@@ -26,7 +26,7 @@ pub(crate) enum FileLocation {
 }
 
 impl FileLocation {
-    /// Whether a file there counts as the recorded one only if build id or inode match: another
+    /// Whether a file there counts as the recorded one only if build id or identity match: another
     /// process may have been given the recorded process's id.
     pub(crate) const fn is_in_proc(&self) -> bool {
         !matches!(self, Self::Path(_))

@@ -135,7 +135,7 @@ mod tests {
         let kernel = KernelLookup::default();
         assert!(kernel.loaded().is_none());
         let dso = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
-        let recorded = RecordedDso { dso: &dso, inode: None, mapped: &[], path: None };
+        let recorded = RecordedDso { dso: &dso, identity: None, mapped: &[], path: None };
         let (source, file) = kernel.source(&options, &recorded).unwrap();
         assert!(file.is_none() && kernel.loaded().is_some());
         let range = source.find(|| kernel.loaded(), 0x1104).unwrap();
@@ -148,7 +148,7 @@ mod tests {
         let list = folder.path().join("kallsyms");
         let options = SymbolOptions { kallsyms: Some(list.clone()), ..SymbolOptions::default() };
         let dso = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
-        let recorded = RecordedDso { dso: &dso, inode: None, mapped: &[], path: None };
+        let recorded = RecordedDso { dso: &dso, identity: None, mapped: &[], path: None };
         let kernel = KernelLookup::default();
         std::fs::write(&list, "1000 T _text\n1100 T f\n").unwrap();
         let (source, _) = kernel.source(&options, &recorded).unwrap();
@@ -163,7 +163,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = SymbolOptions { symfs: folder.path().into(), ..SymbolOptions::default() };
         let dso = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
-        let recorded = RecordedDso { dso: &dso, inode: None, mapped: &[], path: None };
+        let recorded = RecordedDso { dso: &dso, identity: None, mapped: &[], path: None };
         let refused = KernelLookup::default().source(&options, &recorded);
         assert_eq!(refused.err(), Some(Unresolved::UnknownKernel));
     }

@@ -251,3 +251,75 @@ fn a_program_on_a_private_file_system_has_names_while_it_runs() {
         assert!(both_show(&file, None, &[], "hot_function"), "{shown:?}");
     }
 }
+
+/// Without a build id, only the time of its last change shows that a file was written over.
+#[test]
+fn a_program_that_was_written_over_lends_no_names() {
+    for flags in [["-Wl,--build-id=sha1"], ["-Wl,--build-id=none"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("perf.data");
+        let folder = folder.path();
+        let Some(binary) = compile(folder, SPIN, "spin", &flags) else { return };
+        let source = SPIN.replace("hot_function", "other_function");
+        let other = compile(folder, &source, "other", &flags).unwrap();
+        if record(&binary, &file).is_none() {
+            return;
+        }
+        assert!(both_show(&file, None, &[], "hot_function"), "{flags:?}");
+        // `cp -p` keeps the time of modification.
+        let modified = binary.metadata().unwrap().modified().unwrap();
+        std::fs::write(&binary, std::fs::read(&other).unwrap()).unwrap();
+        let written = std::fs::OpenOptions::new().write(true).open(&binary).unwrap();
+        written.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
+        for name in ["hot_function", "other_function"] {
+            assert!(!both_show(&file, None, &[], name), "{flags:?} {name}");
+        }
+        let mut report = tare();
+        report.args(["report", "--json", "-i"]).arg(&file).env_remove("HOME");
+        let output = report.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let reason = if flags == ["-Wl,--build-id=none"] {
+            "the file was changed after it was recorded, and it had no build id"
+        } else {
+            "the file has changed since (another build id)"
+        };
+        assert!(text.contains(reason), "{text}");
+    }
+}
+
+/// A host and a container have files of one path and one inode number, on two file systems.
+#[test]
+fn an_equal_inode_of_another_file_system_is_another_file() {
+    if !is_root() {
+        return println!("skipped: only root can mount");
+    }
+    for flags in [["-Wl,--build-id=sha1"], ["-Wl,--build-id=none"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let Some(_) = endless(folder, &flags) else { return };
+        let source = SPIN.replace("hot_function", "other_function");
+        compile(folder, &source, "other", &flags).unwrap();
+        std::fs::create_dir(folder.join("private")).unwrap();
+        let script = r#"
+            mount -t tmpfs tmpfs private && cp other private/spin || exit 77
+            unshare -m sh -c 'mount -t tmpfs tmpfs private && cp spin private/spin &&
+                exec "$PWD/private/spin"' & pid=$!
+            for _ in $(seq 200); do [ "$(cat /proc/$pid/comm)" = spin ] && break; sleep 0.05; done
+            stat -c %i private/spin "/proc/$pid/root$PWD/private/spin" | uniq | wc -l
+            show() { "$TARE" report -i x --stdio --no-children -g none --sort sym | grep _function; }
+            "$TARE" record -q -e cpu-clock -p $pid -o x -- sleep 0.3
+            show; kill -9 $pid; wait $pid; echo ended; show; true
+        "#;
+        let mut shell = Command::new("unshare");
+        shell.args(["-m", "sh", "-c", script]).current_dir(folder);
+        let output = shell.env("TARE", env!("CARGO_BIN_EXE_tare")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        if output.status.code() == Some(77) || !text.starts_with("1\n") {
+            return println!("skipped: no two file systems with equal inodes: {text}");
+        }
+        let (running, ended) = text.split_once("ended").unwrap();
+        assert!(running.contains("hot_function"), "{flags:?} {text}");
+        assert!(!running.contains("other_function"), "{flags:?} {text}");
+        assert!(!ended.contains("_function"), "{flags:?} {text}");
+    }
+}
