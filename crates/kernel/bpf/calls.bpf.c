@@ -18,6 +18,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define FORK 3
 #define END 4
 #define SIGNAL 5
+/* The beginning of a call that returns now: of one that began before the programs were attached, or wasn't executed. */
+#define BEFORE 6
+#define ANSWERED 7
 
 /* What to copy of an argument; crates/kernel/src/bpf/calls.rs has the same numbers. */
 #define NOTHING 0
@@ -50,8 +53,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* How to copy it. */
 #define USER_BYTES 0
 #define USER_STRING 1
-#define KERNEL_BYTES 2
-#define KERNEL_STRING 3
+#define KERNEL_STRING 2
 
 /* `argument` of the call's result, and added for the second of two descriptors. */
 #define RESULT 7
@@ -95,6 +97,11 @@ struct record {
 	__u16 slot;
 	__u32 missed;
 	__u64 values[6];
+};
+
+/* A call's arguments, for functions that the verifier checks on their own. */
+struct values {
+	__u64 at[6];
 };
 
 struct buffer {
@@ -184,8 +191,13 @@ static __always_inline void submit(struct buffer *b, struct task *known, __u32 p
 		__sync_fetch_and_add(number, 1);
 }
 
-/* Adds a chunk, if there is room: `most` bytes of memory, or a string. Returns 0 if the memory can't be read, else 1. */
-static __noinline int add(__u64 address, __u32 most, __u32 how, __u32 label)
+/*
+ * The verifier checks a global function once, and a static one again for each of its callers: with static ones, loading took half a
+ * second. It doesn't know what a global function's caller checked.
+ *
+ * Adds a chunk, if there is room: `most` bytes of memory, or a string. Returns 0 if the memory can't be read, else 1.
+ */
+__noinline int add(__u64 address, __u32 most, __u32 how, __u32 label)
 {
 	struct buffer *b = buffer();
 	__u32 *at = length(), from;
@@ -204,17 +216,15 @@ static __noinline int add(__u64 address, __u32 most, __u32 how, __u32 label)
 		n = bpf_probe_read_user_str(chunk + 1, most, (void *)address);
 	else if (how == USER_BYTES)
 		n = bpf_probe_read_user(chunk + 1, most, (void *)address);
-	else if (how == KERNEL_STRING)
-		n = bpf_probe_read_kernel_str(chunk + 1, most, (void *)address);
 	else
-		n = bpf_probe_read_kernel(chunk + 1, most, (void *)address);
+		n = bpf_probe_read_kernel_str(chunk + 1, most, (void *)address);
 	if (n < 0) {
 		chunk->label = label | UNREADABLE << 8;
 		chunk->length = 0;
 		*at = from + sizeof(*chunk);
 		return 0;
 	}
-	if (how == USER_BYTES || how == KERNEL_BYTES)
+	if (how == USER_BYTES)
 		n = most;
 	chunk->label = label;
 	chunk->length = n;
@@ -314,7 +324,7 @@ static __noinline int add_message(struct walk *walk)
 }
 
 /* Returns 0 if memory can't be read. `ret` is -1 before the call returns, so that all of a vector is copied; 0 after a failure. */
-static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, __u64 ret, __u32 width)
+__noinline int add_argument(struct call *call, struct values *values, __u32 at, __u64 ret, __u32 width)
 {
 	struct argument *argument;
 	__u64 address, count;
@@ -322,11 +332,11 @@ static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, _
 	int pair[2] = {};
 	struct walk walk;
 
-	if (at > 5)
+	if (!call || !values || at > 5)
 		return 1;
 	argument = &call->arguments[at];
-	address = values[at];
-	count = values[argument->count > 5 ? 5 : argument->count];
+	address = values->at[at];
+	count = values->at[argument->count > 5 ? 5 : argument->count];
 	most = argument->most;
 	walk = (struct walk){ address, count, ret, most, at, width, 0 };
 	if (argument->kind == DESCRIPTOR) {
@@ -368,32 +378,44 @@ static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, _
 	return 1;
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+/* Writes a record of a call's beginning, if the call is wanted. */
+static __noinline int begin_call(struct pt_regs *regs, __u32 slot, __u32 kind)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 slot = slot_of(task, nr), *used = length();
-	struct task *known = followed(task, slot);
-	struct buffer *b = buffer();
+	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
 	struct call *call = bpf_map_lookup_elem(&calls, &slot);
-	__u32 width = slot >= CALLS ? 4 : 8;
+	__u32 width = slot >= CALLS ? 4 : 8, *used = length();
+	struct buffer *b = buffer();
 
 	if (!known || !b || !call || !used || !call->wanted)
 		return 0;
 	known->slot = slot;
 	known->retry = 0;
 	*used = 0;
-	begin(b, task, ENTER, slot);
+	begin(b, task, kind, slot);
 	read_values(task, regs, b->record.values);
 	if (call->above_stack)
 		b->record.values[0] = regs->sp + call->above_stack;
 #pragma unroll
 	for (__u32 i = 0; i < 6; i++)
-		if (call->arguments[i].when & AT_ENTER && !add_argument(call, b->record.values, i, -1, width))
+		if (call->arguments[i].when & AT_ENTER && !add_argument(call, (struct values *)b->record.values, i, -1, width))
 			known->retry |= 1 << i;
 	known->start = b->record.time;
 	submit(b, known, *used);
 	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 slot = slot_of(task, nr);
+	struct task *known = followed(task, slot);
+
+	if (!known)
+		return 0;
+	known->phase = INSIDE;
+	return begin_call(regs, slot, ENTER);
 }
 
 /*
@@ -417,14 +439,19 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	struct task *known = storage(task);
 	struct buffer *b = buffer();
-	__u32 slot, width, when, *used = length();
+	__u32 slot, width, when, phase, *used = length();
 	bool failed = ret < 0 && ret >= -4095;
-	__u64 values[6] = {};
+	struct values values = {};
 	struct call *call;
 
-	if (!known || !known->start || !b || !used)
+	if (!known || known->state != FOLLOWED)
+		return 0;
+	phase = leave_call(known);
+	if (phase == UNSEEN || phase == OUTSIDE)
+		begin_call(regs, slot_of(task, call_of(regs)), phase == UNSEEN ? BEFORE : ANSWERED);
+	if (!known->start || !b || !used)
 		return 0;
 	slot = known->slot;
 	width = slot >= CALLS ? 4 : 8;
@@ -433,7 +460,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return 0;
 	*used = 0;
 	begin(b, task, EXIT, slot);
-	read_values(task, regs, values);
+	read_values(task, regs, values.at);
 #if defined(__TARGET_ARCH_x86)
 	if (is_compat(task) && slot < CALLS)
 		goto done; /* the program was replaced since the call began */
@@ -447,7 +474,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 #pragma unroll
 	for (__u32 i = 0; i < 6; i++)
 		if (call->arguments[i].when & when || known->retry & 1 << i)
-			add_argument(call, values, i, failed ? 0 : ret, width);
+			add_argument(call, &values, i, failed ? 0 : ret, width);
 	if (descriptors && call->wanted & RETURNS_DESCRIPTOR && !failed)
 		add_file(RESULT, ret);
 done:

@@ -42,7 +42,7 @@ struct path_walk {
 	__u32 flags;
 };
 
-static __noinline int add(__u64 address, __u32 most, __u32 how, __u32 label);
+int add(__u64 address, __u32 most, __u32 how, __u32 label);
 
 static long add_part(__u32 i, struct path_walk *walk)
 {
@@ -87,8 +87,28 @@ static __always_inline void describe_socket(struct file *file, struct descriptio
 	}
 }
 
+/* Adds a chunk with a description, if there is room. A global function such as add() takes no pointer to the stack as a number. */
+static __always_inline int add_description(__u32 argument, struct description *description)
+{
+	struct buffer *b = buffer();
+	__u32 *at = length(), from;
+	struct chunk *chunk;
+
+	if (!b || !at)
+		return 0;
+	from = *at;
+	if (from > PAYLOAD)
+		return 1;
+	chunk = (void *)b->payload + from;
+	chunk->label = LABEL(argument, DESCRIPTION, 0);
+	chunk->length = sizeof(*description);
+	__builtin_memcpy(chunk + 1, description, sizeof(*description));
+	*at = from + sizeof(*chunk) + sizeof(*description);
+	return 1;
+}
+
 /* Adds a descriptor's file: the components of its path, then the description. AT_FDCWD is the current folder. */
-static __noinline int add_file(__u32 argument, int fd)
+__noinline int add_file(__u32 argument, int fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct description description = {};
@@ -125,7 +145,7 @@ static __noinline int add_file(__u32 argument, int fd)
 	walk.mount = (void *)mnt - bpf_core_field_offset(struct mount, mnt);
 	bpf_loop(MAX_PARTS, add_part, &walk, 0);
 	description.flags = walk.flags;
-	return add((__u64)&description, sizeof(description), KERNEL_BYTES, LABEL(argument, DESCRIPTION, 0));
+	return add_description(argument, &description);
 }
 
 #endif

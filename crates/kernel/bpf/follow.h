@@ -17,8 +17,15 @@ struct task {
 	__u32 slot;
 	__u32 state;
 	__u64 missed; /* records without room since the last one that fit */
-	__u64 retry;  /* bit per argument: its memory couldn't be read at the call's beginning */
+	__u32 retry;  /* bit per argument: its memory couldn't be read at the call's beginning */
+	__u32 phase;
 };
+
+/* Phases of a task. */
+#define UNSEEN 0  /* neither beginning nor end of a call was seen: it may be in one that began before the programs were attached */
+#define OUTSIDE 1 /* in none */
+#define INSIDE 2  /* in a call whose beginning was seen */
+#define NEW 3     /* forked: returns from its parent's call first */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -85,6 +92,18 @@ static __always_inline struct task *followed(struct task_struct *task, __u32 slo
 	return known->state == FOLLOWED ? known : NULL;
 }
 
+/*
+ * Ends the call of a followed task, and returns the phase before. OUTSIDE: the kernel reported no beginning, because a seccomp filter or
+ * a tracer answered the call in its place. UNSEEN: the call began before the programs were attached.
+ */
+static __always_inline __u32 leave_call(struct task *known)
+{
+	__u32 phase = known->phase;
+
+	known->phase = OUTSIDE;
+	return phase;
+}
+
 /* Follows a waiting child, which has executed the command. */
 static __always_inline void follow_execution(struct task_struct *task)
 {
@@ -101,8 +120,10 @@ static __always_inline bool follow_child(struct task_struct *parent, struct task
 	if (!of_parent || of_parent->state == UNKNOWN)
 		return false;
 	of_child = bpf_task_storage_get(&tasks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (of_child)
+	if (of_child) {
 		of_child->state = of_parent->state;
+		of_child->phase = NEW;
+	}
 	return of_parent->state == FOLLOWED;
 }
 

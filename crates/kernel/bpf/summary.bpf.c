@@ -3,6 +3,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "arguments.h"
 #include "counts.h"
 #include "follow.h"
 
@@ -66,6 +67,14 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+/* Calls that began before the programs were attached and have returned since; their duration is unknown. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} before SEC(".maps");
+
 /* Kinds of losses: calls and errors that a table had no room for. */
 #define MISSING_CALLS 0
 #define MISSING_ERRORS 1
@@ -125,9 +134,19 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	struct task *known = followed(task, slot);
 
 	if (known) {
+		known->phase = INSIDE;
 		known->slot = slot;
 		known->start = bpf_ktime_get_ns();
 	}
+	return 0;
+}
+
+static __noinline int add_before(__u32 slot)
+{
+	__u64 *number = bpf_map_lookup_elem(&before, &slot);
+
+	if (number)
+		__sync_fetch_and_add(number, 1);
 	return 0;
 }
 
@@ -135,16 +154,24 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
+	struct task *known = storage(task);
+	__u32 slot, at, phase;
 	struct sums *sums;
-	__u32 slot, at;
-	__u64 ns;
+	__u64 ns = 0;
 
-	if (!known || !known->start)
+	if (!known || known->state != FOLLOWED)
 		return 0;
-	ns = bpf_ktime_get_ns() - known->start;
-	known->start = 0;
-	slot = known->slot;
+	phase = leave_call(known);
+	if (phase == NEW)
+		return 0;
+	if (phase == INSIDE) {
+		slot = known->slot;
+		ns = bpf_ktime_get_ns() - known->start;
+	} else {
+		slot = slot_of(task, call_of(regs));
+	}
+	if (phase == UNSEEN)
+		return add_before(slot);
 	if (ret < 0 && ret >= -4095)
 		add_error(scope(task), slot, -ret);
 	if (by != BY_CALL) {

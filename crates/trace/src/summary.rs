@@ -72,6 +72,8 @@ impl CallRow {
 pub struct Summary {
     /// Subjects with their rows.
     pub subjects: Vec<(Subject, Vec<CallRow>)>,
+    /// Number of calls that began before the trace and returned during it, by name.
+    pub begun_before: BTreeMap<Cow<'static, str>, u64>,
     /// Calls that didn't fit in the table; with perf events, also lost records.
     pub missing_calls: u64,
     /// Errors of counted calls that didn't fit.
@@ -94,7 +96,17 @@ impl Summary {
         }
         let total = |rows: &[CallRow]| rows.iter().map(|row| row.total_ns).sum::<u64>();
         subjects.sort_by_key(|(_, rows)| std::cmp::Reverse(total(rows)));
-        Self { subjects, missing_calls: sums.missing_calls, missing_errors: sums.missing_errors }
+        let mut begun_before = BTreeMap::new();
+        let earlier = sums.begun_before.iter();
+        for (call, number) in earlier.filter(|(call, _)| chosen.has_call(&names, **call)) {
+            *begun_before.entry(names.name(*call)).or_default() += number;
+        }
+        Self {
+            subjects,
+            begun_before,
+            missing_calls: sums.missing_calls,
+            missing_errors: sums.missing_errors,
+        }
     }
 }
 

@@ -85,6 +85,11 @@ fn text(out: &mut String, histograms: bool, summary: &Summary) -> fmt::Result {
     if summary.subjects.is_empty() {
         writeln!(out, "no system call returned")?;
     }
+    if !summary.begun_before.is_empty() {
+        let calls: Vec<_> =
+            summary.begun_before.iter().map(|(name, number)| format!("{name} {number}")).collect();
+        writeln!(out, "begun before the trace, not in the table: {}", calls.join(", "))?;
+    }
     for (number, noun) in
         [(summary.missing_calls, "system call"), (summary.missing_errors, "error")]
     {

@@ -1,8 +1,8 @@
 //! Sums of system calls from their records, for when no BPF program can sum them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use tare_kernel::bpf::{Call, CallSums, SumKey, Sums, TaskEvent, ThreadName};
+use tare_kernel::bpf::{Call, CallBeginning, CallSums, SumKey, Sums, TaskEvent, ThreadName};
 use tare_kernel::histogram::Histogram;
 
 use crate::record::TraceRecord;
@@ -16,12 +16,20 @@ pub(crate) struct CallAdder {
     by: SumKey,
     calls: HashMap<(u64, Call), CallSums>,
     names: HashMap<u32, [u8; 16]>,
+    /// Threads whose call began before the trace.
+    in_earlier_call: HashSet<u32>,
     sums: Sums,
 }
 
 impl CallAdder {
     pub(crate) fn new(by: SumKey) -> Self {
-        Self { by, calls: HashMap::new(), names: HashMap::new(), sums: Sums::default() }
+        Self {
+            by,
+            calls: HashMap::new(),
+            names: HashMap::new(),
+            in_earlier_call: HashSet::new(),
+            sums: Sums::default(),
+        }
     }
 
     pub(crate) fn add(&mut self, record: TraceRecord<'_>) {
@@ -35,6 +43,12 @@ impl CallAdder {
             }
             TraceRecord::Missing(records) => self.sums.missing_calls += records,
             TraceRecord::Task { record, cgroup } => match record.event {
+                TaskEvent::Enter { beginning: CallBeginning::BeforeTrace, .. } => {
+                    self.in_earlier_call.insert(record.tid);
+                }
+                TaskEvent::Exit { call, .. } if self.in_earlier_call.remove(&record.tid) => {
+                    *self.sums.begun_before.entry(call).or_default() += 1;
+                }
                 TaskEvent::Exit { call, result, duration_ns, .. } => {
                     let scope = match self.by {
                         SumKey::Call => 0,

@@ -263,6 +263,19 @@ impl FileDescription {
     }
 }
 
+/// How the beginning of a call is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallBeginning {
+    /// It was recorded when it happened.
+    #[default]
+    Seen,
+    /// The call began before the trace. Its arguments are those at the return.
+    BeforeTrace,
+    /// The kernel didn't execute the call: a seccomp filter or a tracer answered it. The record is
+    /// made at the return.
+    Answered,
+}
+
 /// An event of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEvent<'a> {
@@ -274,6 +287,8 @@ pub enum TaskEvent<'a> {
         values: [u64; 6],
         /// The memory they point to: see [`chunks`].
         memory: &'a [u8],
+        /// How the beginning is known.
+        beginning: CallBeginning,
     },
     /// A system call has returned.
     Exit {
@@ -281,7 +296,7 @@ pub enum TaskEvent<'a> {
         call: Call,
         /// Its return value.
         result: i64,
-        /// Its duration in nanoseconds.
+        /// Its duration in nanoseconds; 0 unless its beginning was [`CallBeginning::Seen`].
         duration_ns: u64,
         /// The memory that its arguments point to at its end, and the file of a returned
         /// descriptor: see [`chunks`].
@@ -349,8 +364,11 @@ impl<'a> CallRecord<'a> {
         let slot = u16::from_ne_bytes([kind_and_slot[2], kind_and_slot[3]]);
         let call = Call::from_slot(slot.into());
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default();
+        let enter = |beginning| TaskEvent::Enter { call, values, memory, beginning };
         let event = match kind {
-            1 => TaskEvent::Enter { call, values, memory },
+            1 => enter(CallBeginning::Seen),
+            6 => enter(CallBeginning::BeforeTrace),
+            7 => enter(CallBeginning::Answered),
             2 => TaskEvent::Exit {
                 call,
                 result: values[0].cast_signed(),

@@ -55,7 +55,8 @@ struct TaskMark {
     slot: u32,
     state: u32,
     missed: u64,
-    retry: u64,
+    retry: u32,
+    phase: u32,
 }
 
 pub(super) const FOLLOWED: u32 = 1;
@@ -94,7 +95,7 @@ struct Update {
 }
 
 fn mark(tasks: BorrowedFd<'_>, pid: i32, state: u32) -> Result<(), BpfError> {
-    store(tasks, pid, &TaskMark { start: 0, slot: 0, state, missed: 0, retry: 0 })
+    store(tasks, pid, &TaskMark { start: 0, slot: 0, state, missed: 0, retry: 0, phase: 0 })
 }
 
 /// Stores a value for a process's first thread in task storage.

@@ -20,8 +20,8 @@ mod summary;
 mod syscall;
 
 pub use calls::{
-    CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime, FileDescription, RESULT,
-    SECOND, TaskEvent, chunks,
+    CallBeginning, CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime,
+    FileDescription, RESULT, SECOND, TaskEvent, chunks,
 };
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;

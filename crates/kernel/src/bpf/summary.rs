@@ -86,6 +86,9 @@ pub struct Sums {
     pub calls: Vec<CallSums>,
     /// The threads that have exited, if sums are by thread.
     pub ended: BTreeMap<u32, ThreadName>,
+    /// Calls that began before the trace and returned during it. They aren't part of `calls`,
+    /// because their duration is unknown.
+    pub begun_before: BTreeMap<Call, u64>,
     /// Calls that the kernel's table of sums had no room for.
     pub missing_calls: u64,
     /// Errors that the kernel's table had no room for.
@@ -101,6 +104,7 @@ pub struct CallSummary {
     by_scope: HashMap<MapData, RawKey, RawSums>,
     errors: HashMap<MapData, RawKey, u64>,
     threads: HashMap<MapData, u32, ThreadName>,
+    before: Array<MapData, u64>,
     missing: Array<MapData, u64>,
 }
 
@@ -138,6 +142,7 @@ impl CallSummary {
             by_scope: loaded.take_map("by_scope")?,
             errors: loaded.take_map("errors")?,
             threads: loaded.take_map("threads")?,
+            before: loaded.take_map("before")?,
             missing: loaded.take_map("missing")?,
             programs: Some(loaded),
         })
@@ -182,8 +187,16 @@ impl CallSummary {
                 add(key.scope, key.slot, &sums);
             }
         }
+        let mut begun_before = BTreeMap::new();
+        for slot in 0..self.before.len() {
+            let number = self.before.get(&slot, 0)?;
+            if number > 0 {
+                begun_before.insert(Call::from_slot(slot), number);
+            }
+        }
         Ok(Sums {
             calls,
+            begun_before,
             ended: self.threads.iter().collect::<Result<_, _>>()?,
             missing_calls: self.missing.get(&0, 0)?,
             missing_errors: self.missing.get(&1, 0)?,

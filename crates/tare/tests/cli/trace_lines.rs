@@ -319,6 +319,41 @@ fn selects_calls_failures_and_durations() {
     }
 }
 
+/// The words of a command whose five getppid(2) calls a seccomp filter answers with `EPERM`.
+fn refused() -> Vec<String> {
+    let number =
+        sh("printf '#include <sys/syscall.h>\nSYS_getppid\n' | cc -E -P - | tail -1").stdout;
+    let number = String::from_utf8(number).unwrap().trim().to_owned();
+    let program = |name| workload(name).display().to_string();
+    let words = [program("refuse"), number, "1".into(), program("calls")];
+    words.into_iter().chain(["0", "1", "5"].map(str::to_owned)).collect()
+}
+
+fn trace_refused(options: &[&str]) -> Output {
+    tare().arg("trace").args(options).args(refused()).output().unwrap()
+}
+
+#[test]
+fn calls_that_a_seccomp_filter_answers_have_lines_and_fail() {
+    if !can_trace() {
+        return;
+    }
+    for options in [&["-e", "getppid", "-T"][..], &["-e", "getppid", "--failures"]] {
+        let text = stderr(&trace_refused(options));
+        let lines = text.lines().filter(|line| line.contains("getppid()"));
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[0].ends_with("= -1 EPERM (Operation not permitted)"), "{text}");
+    }
+    let output = trace_refused(&["-e", "getppid", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let first = text.lines().find(|line| line.contains("getppid")).unwrap();
+    let first: Value = serde_json::from_str(first).unwrap();
+    assert!(first["executed"] == false && first["duration_ns"].is_null(), "{first}");
+    let sums = stderr(&trace_refused(&["-s", "-e", "getppid"]));
+    assert!(sums.contains("getppid: EPERM 5\n"), "{sums}");
+}
+
 #[test]
 fn prints_a_json_object_per_line() {
     if !can_trace() {

@@ -135,6 +135,23 @@ fn perf_events_count_calls_exactly() {
 }
 
 #[test]
+fn perf_events_show_calls_that_a_seccomp_filter_answers() {
+    if !can_step_back() || cfg!(target_arch = "aarch64") {
+        return;
+    }
+    let folder = workload("refuse");
+    let folder = folder.parent().unwrap().display();
+    let number = sh("printf '#include <sys/syscall.h>\\nSYS_getppid\\n' | cc -E -P - | tail -1");
+    let number = String::from_utf8(number.stdout).unwrap();
+    let command = format!("{folder}/refuse {} 1 {folder}/calls 0 1 5", number.trim());
+    let text = stderr(&without_btf(&format!("-e getppid {command}")));
+    assert_eq!(text.matches("getppid()").count(), 5, "{text}");
+    assert!(text.contains("= -1 EPERM (Operation not permitted)"), "{text}");
+    let sums = document(&without_btf(&format!("-s --json {command}")));
+    assert_eq!(calls(&sums, "getppid"), 5);
+}
+
+#[test]
 fn perf_events_show_ends_and_signals() {
     if !can_step_back() {
         return;

@@ -90,6 +90,8 @@ impl CallFormatter {
 
 #[cfg(test)]
 mod tests {
+    use tare_kernel::bpf::CallBeginning;
+
     use super::*;
 
     fn formatter() -> CallFormatter {
@@ -112,6 +114,7 @@ mod tests {
             values: [3, 0x1000, 5, 0, 0, 0],
             memory: memory.to_vec(),
             time_ns: 0,
+            beginning: CallBeginning::Seen,
             prefix: false,
             written: None,
         }

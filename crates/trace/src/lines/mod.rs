@@ -8,7 +8,7 @@ mod formatter;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use tare_kernel::bpf::{Call, CallPlan, CallRecord, TaskEvent};
+use tare_kernel::bpf::{Call, CallBeginning, CallPlan, CallRecord, TaskEvent};
 
 use self::events::{quoted, write_frames};
 use self::formatter::CallFormatter;
@@ -53,7 +53,9 @@ struct PendingCall {
     values: [u64; 6],
     /// The memory that was copied when the call began.
     memory: Vec<u8>,
+    /// Its beginning; if that wasn't seen, the time at which the call became known.
     time_ns: u64,
+    beginning: CallBeginning,
     /// Whether the line names the thread.
     prefix: bool,
     /// The arguments printed so far, once the beginning of the line is printed.
@@ -145,7 +147,7 @@ impl Lines {
             TaskEvent::Enter { call, .. }
                 if self.formatter.only_pointers
                     && !self.options.calls.has_call(&self.formatter.names, call) => {}
-            TaskEvent::Enter { call, values, memory } => {
+            TaskEvent::Enter { call, values, memory, beginning } => {
                 let prefix = self.living.len() > 1;
                 self.flush_signals(record.tid, out);
                 let pending = PendingCall {
@@ -153,6 +155,7 @@ impl Lines {
                     values,
                     memory: memory.to_vec(),
                     time_ns: record.time_ns,
+                    beginning,
                     prefix,
                     written: None,
                 };
@@ -252,10 +255,12 @@ impl Lines {
             );
             return;
         }
-        let took = if self.options.durations {
-            format!(" <{}.{:06}>", duration_ns / 1_000_000_000, duration_ns / 1000 % 1_000_000)
-        } else {
-            String::new()
+        let took = match pending.beginning {
+            CallBeginning::Seen if self.options.durations => {
+                format!(" <{}.{:06}>", duration_ns / 1_000_000_000, duration_ns / 1000 % 1_000_000)
+            }
+            CallBeginning::Seen | CallBeginning::Answered => String::new(),
+            CallBeginning::BeforeTrace => " <begun before the trace>".to_owned(),
         };
         self.complete(record.tid, &pending, &name, &arguments, out);
         let _ = writeln!(out, "{result}{took}");
@@ -441,11 +446,19 @@ impl Lines {
             quoted(arguments)
         );
         if let Some((result, duration_ns)) = returned {
-            let _ = write!(out, ",\"result\":{result},\"duration_ns\":{duration_ns}");
+            let _ = write!(out, ",\"result\":{result}");
+            if pending.beginning == CallBeginning::Seen {
+                let _ = write!(out, ",\"duration_ns\":{duration_ns}");
+            }
             if (-4095..0).contains(&result) {
                 let error = self.formatter.errnos.name(u32::try_from(-result).unwrap_or(0));
                 let _ = write!(out, ",\"error\":\"{error}\"");
             }
+        }
+        match pending.beginning {
+            CallBeginning::Seen => {}
+            CallBeginning::BeforeTrace => out.push_str(",\"begun_before\":true"),
+            CallBeginning::Answered => out.push_str(",\"executed\":false"),
         }
         let stack = self.threads.get(&record.tid).map_or(&[][..], |thread| &thread.stack);
         if !stack.is_empty() {

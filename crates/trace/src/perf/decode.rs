@@ -6,9 +6,9 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_32};
 use tare_format::record::{Events, RawRecord, Record, Sample, kind};
 use tare_format::tracepoint::NoNames;
 use tare_format::{Endian, printable};
-use tare_kernel::bpf::{Call, CallRecord, FollowedTasks, TaskEvent};
+use tare_kernel::bpf::{Call, CallBeginning, CallRecord, FollowedTasks, TaskEvent};
 
-use super::open::{OpenTracepoints, TraceEventKind};
+use super::open::{OpenTracepoints, TraceEventKind, argument_registers};
 use crate::names::CallNames;
 use crate::record::{InterveningEvent, TraceRecord};
 use crate::stacks::Stacks;
@@ -18,16 +18,31 @@ const SIGKILL: u32 = 9;
 pub(crate) const KILLED: u32 = 0x7f;
 
 /// State of a thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ThreadState {
     /// The call in progress, and its start in nanoseconds of `CLOCK_MONOTONIC`.
     call: Option<(Call, u64)>,
+    /// How the call is known that returns without a recorded beginning; `None` for a new thread,
+    /// which returns from its parent's fork first.
+    unrecorded: Option<CallBeginning>,
     /// The exit code that the thread passed to exit(2).
     exit_code: Option<u32>,
     /// The last signal, if it had no handler.
     deadly_signal: Option<u32>,
     /// Time it left a CPU, in nanoseconds of `CLOCK_MONOTONIC`.
     off_since_ns: Option<u64>,
+}
+
+impl Default for ThreadState {
+    fn default() -> Self {
+        Self {
+            call: None,
+            unrecorded: Some(CallBeginning::BeforeTrace),
+            exit_code: None,
+            deadly_signal: None,
+            off_since_ns: None,
+        }
+    }
 }
 
 /// Turns samples and records about threads into trace records.
@@ -183,6 +198,7 @@ impl Decoder {
                     // The process with this id is a new one.
                     self.exit_codes.remove(&process);
                 }
+                self.threads.entry(tid).or_default().unrecorded = None;
                 each(header.task_record(TaskEvent::Fork { tid, process }))
             }
             Record::Exit(task) => {
@@ -277,7 +293,7 @@ impl Decoder {
         let raw = sample.raw.unwrap_or_default();
         match self.kinds.get(event) {
             Some(TraceEventKind::Stack) => self.unwind(header, &sample, each),
-            Some(TraceEventKind::Exit) => self.end(header, raw, each),
+            Some(TraceEventKind::Exit) => self.end(header, &sample, each),
             Some(TraceEventKind::Signal) => {
                 let thread = self.threads.entry(header.tid).or_default();
                 let signal = word(raw, 8);
@@ -359,7 +375,8 @@ impl Decoder {
         if self.calls.exit_group.contains(&call) {
             self.exit_codes.insert(header.process, code);
         }
-        each(header.task_record(TaskEvent::Enter { call, values, memory: &[] }))
+        let beginning = CallBeginning::Seen;
+        each(header.task_record(TaskEvent::Enter { call, values, memory: &[], beginning }))
     }
 
     fn unwind<E>(
@@ -375,15 +392,30 @@ impl Decoder {
     fn end<E>(
         &mut self,
         header: SampleHeader,
-        raw: &[u8],
+        sample: &Sample<'_>,
         each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let thread = self.threads.entry(header.tid).or_default();
-        // The call began before the trace.
-        let Some((call, began_ns)) = thread.call.take() else { return Ok(()) };
+        let raw = sample.raw.unwrap_or_default();
         let result = long(raw, 16).cast_signed();
-        let duration_ns = header.time_ns.saturating_sub(began_ns);
-        each(header.task_record(TaskEvent::Exit { call, result, duration_ns, memory: &[] }))
+        let thread = self.threads.entry(header.tid).or_default();
+        let unrecorded = thread.unrecorded.replace(CallBeginning::Answered);
+        if let Some((call, began_ns)) = thread.call.take() {
+            let duration_ns = header.time_ns.saturating_sub(began_ns);
+            let exit = TaskEvent::Exit { call, result, duration_ns, memory: &[] };
+            return each(header.task_record(exit));
+        }
+        // Of a 32-bit call, other registers hold the arguments.
+        let registers = sample
+            .regs_user
+            .filter(|registers| registers.abi != u64::from(PERF_SAMPLE_REGS_ABI_32));
+        let arguments = argument_registers().zip(registers);
+        let Some(((names, registers), beginning)) = arguments.zip(unrecorded) else {
+            return Ok(());
+        };
+        let call = call(long(raw, 8), false);
+        let values = names.map(|name| registers.get(name).unwrap_or(0));
+        each(header.task_record(TaskEvent::Enter { call, values, memory: &[], beginning }))?;
+        each(header.task_record(TaskEvent::Exit { call, result, duration_ns: 0, memory: &[] }))
     }
 }
 

@@ -147,6 +147,13 @@ const FIELDS: u32 = abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PE
 /// before the registers, and only that is read.
 const ANY_REGISTER: u64 = 1;
 
+/// Returns the registers of a 64-bit call's arguments (`PERF_REG_X86_*`), which still hold them at
+/// the return. `None` on Arm, where the result has replaced the first argument.
+pub(super) fn argument_registers() -> Option<[u32; 6]> {
+    const DI_SI_DX_R10_R8_R9: [u32; 6] = [5, 4, 3, 18, 16, 17];
+    cfg!(target_arch = "x86_64").then_some(DI_SI_DX_R10_R8_R9)
+}
+
 fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
     Attr {
         kind,
@@ -230,7 +237,11 @@ fn plan_calls(
     enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
     enter.sample_regs_user = ANY_REGISTER;
     copy_stack(&mut enter, wanted);
-    let exit = traced(tracefs.id("raw_syscalls", "sys_exit")?);
+    let mut exit = traced(tracefs.id("raw_syscalls", "sys_exit")?);
+    if let Some(registers) = argument_registers() {
+        exit.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
+        exit.sample_regs_user = registers.iter().fold(0, |mask, register| mask | 1 << register);
+    }
     let mut all = vec![
         unopened_event(TraceEventKind::Enter, enter, "raw_syscalls:sys_enter"),
         unopened_event(TraceEventKind::Exit, exit, "raw_syscalls:sys_exit"),

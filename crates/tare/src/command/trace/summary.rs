@@ -59,6 +59,7 @@ fn document(
         "command": command_words(&trace.traced),
         "elapsed_ns": ended.elapsed_ns(),
         "calls": summary.json(),
+        "begun_before": summary.begun_before,
         "missing_calls": summary.missing_calls,
         "missing_errors": summary.missing_errors,
     });
