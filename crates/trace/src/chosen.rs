@@ -31,7 +31,7 @@ pub struct CallSelection {
 }
 
 impl CallSelection {
-    /// Parses a comma-separated list of names and classes. `!` before a word excludes it; before
+    /// Parses a comma-separated list of names, patterns (`epoll_*`) and classes. `!` before a word excludes it; before
     /// the first word it negates the whole list, as in strace. A leading `trace=` or `t=` is
     /// ignored (`strace -e`); `all` and `none` are accepted.
     ///
@@ -115,8 +115,19 @@ fn find_calls(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, U
         };
     }
     let all = names.calls().map(|(_, name)| name);
-    let found: BTreeSet<_> = all.filter(|name| *name == word).collect();
+    let found: BTreeSet<_> = all.filter(|name| matches(word.as_bytes(), name.as_bytes())).collect();
     if found.is_empty() { Err(UnknownCall::Call(word.to_owned())) } else { Ok(found) }
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any text and `?` for any character.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => (0..=name.len()).any(|from| matches(rest, &name[from..])),
+        ([b'?', rest @ ..], [_, name @ ..]) => matches(rest, name),
+        ([first, rest @ ..], [letter, name @ ..]) => first == letter && matches(rest, name),
+        _ => false,
+    }
 }
 
 fn class_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -146,6 +157,14 @@ mod tests {
             !CallSelection::parse("read").unwrap().has(None)
                 && CallSelection::parse("!read").unwrap().has(None)
         );
+    }
+
+    #[test]
+    fn patterns_select_calls() {
+        assert!(has("epoll_*", "epoll_wait") && has("open*", "open") && has("open*", "openat"));
+        assert!(!has("epoll_*", "poll") && has("!open*", "read") && !has("!open*", "openat"));
+        assert!(has("pread?4", "pread64") && !has("pread?4", "pread"));
+        assert_eq!(CallSelection::parse("nosuch*"), Err(UnknownCall::Call("nosuch*".to_owned())));
     }
 
     #[test]

@@ -36,6 +36,20 @@ impl Listing {
         Self { sections, is_everything: selection.is_everything() }
     }
 
+    /// Writes the names of the available events, separated by spaces, in one line.
+    ///
+    /// # Errors
+    /// Fails if writing to `out` fails.
+    pub fn write_names(&self, out: &mut impl Write) -> io::Result<()> {
+        let events = self.sections.iter().flat_map(|section| &section.events);
+        let names: Vec<&str> = events
+            .filter(|event| event.lacks.is_none())
+            .flat_map(|event| [Some(&*event.name), event.alias])
+            .flatten()
+            .collect();
+        writeln!(out, "{}", names.join(" "))
+    }
+
     /// Whether nothing matches the selection.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,10 +1,11 @@
 //! The command line: `raw` defines the options, `resolved` turns them into typed options of the
 //! libraries, `perf` handles perf's options and commands that tare lacks, accepts without effect,
-//! or has under another name.
+//! or has under another name, and `translated` turns perf's subcommands into tare's words.
 
 pub mod perf;
 pub mod raw;
 pub mod resolved;
+mod translated;
 
 use std::ffi::OsStr;
 

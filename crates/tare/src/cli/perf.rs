@@ -13,7 +13,8 @@ use crate::exit::Refusal;
 const TABLE: &str = include_str!("../../../../docs/perf-options.md");
 
 /// Commands with a section of options in the table.
-pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
+pub const COMMANDS: [&str; 8] =
+    ["report", "script", "record", "stat", "top", "annotate", "list", "trace"];
 
 /// Commands with `--buildid-dir`, which perf has before the command.
 pub const WITH_BUILDID_DIR: [&str; 8] =

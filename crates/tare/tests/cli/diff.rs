@@ -222,7 +222,7 @@ fn what_makes_no_sense_is_refused_with_a_word() {
         (&["-c", "nonsense"], "wdiff:", 2),
         (&["-s", "pid"], "choose from comm, dso, sym", 2),
         (&["--fail-if", "malloc"], "malloc>+1%", 2),
-        (&["--per", "run", "a", "b", "c"], "separate A and B by --", 2),
+        (&["--json", "a", "b", "c"], "separate A and B by --", 2),
         (&["-", "--", "-"], "one recording", 2),
         (&["a", "--", "b", "--json"], "put options before it", 2),
         (&["--tui"], "not a terminal", 2),

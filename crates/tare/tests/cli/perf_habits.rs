@@ -137,3 +137,139 @@ fn cycles_are_recorded_by_a_timer_where_there_is_no_counter() {
     let names = stdout(&events);
     assert!(names.starts_with("cpu-clock:u\npage-faults\n"), "{names}");
 }
+
+#[test]
+fn listings_have_the_columns_and_filters_of_perf() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording(&folder);
+    let annotate = |words: &[&str]| {
+        let output = tare().arg("annotate").args(words).arg("-i").arg(&file).output().unwrap();
+        assert_eq!(status(&output), 0, "{words:?}: {output:?}");
+        stdout(&output)
+    };
+    let column = |text: &str| {
+        let cell = |line: &str| line.split_once(" : ")?.0.trim().parse::<u64>().ok();
+        text.lines().filter_map(cell).sum::<u64>()
+    };
+    let plain = annotate(&[]);
+    assert!(plain.contains(" Percent |\t"), "{plain}");
+    let samples = annotate(&["-n", "-s", "main"]);
+    assert!(samples.contains(" Samples |\t"), "{samples}");
+    let periods = annotate(&["--show-total-period", "-s", "main"]);
+    assert!(periods.contains(" Period |\t") && column(&periods) > 1000 * column(&samples));
+    assert!(column(&samples) > 0, "{samples}");
+    let limited = annotate(&["--percent-limit", "50"]);
+    assert!(limited.contains("Percent |") && limited.len() <= plain.len(), "{limited}");
+    assert!(!annotate(&["--percent-limit", "100.1"]).contains("Percent |"));
+    assert!(!annotate(&["--skip-missing", "-q"]).contains("no instructions"));
+    for words in [&["-P", "-f", "-m", "--stdio2"][..], &["--group"], &["--objdump", "x"]] {
+        assert_eq!(annotate(words), plain, "{words:?}");
+    }
+}
+
+#[test]
+fn listings_count_samples_of_these_cpus_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-q", "-e", "cpu-clock", "--sample-cpu", "-o"]).arg(&file);
+    let output = record.args(["-C", "0", "--", "sleep", "0.1"]).output().unwrap();
+    if status(&output) != 0 {
+        println!("skipped: {}", stderr(&output));
+        return;
+    }
+    let listed = |cpus: &str| {
+        let mut annotate = tare();
+        annotate.args(["annotate", "--stdio", "-q", "-C", cpus, "-i"]).arg(&file);
+        let output = annotate.output().unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    assert_eq!(listed("1-3"), "");
+    let mut all = tare();
+    let all = all.args(["annotate", "--stdio", "-q", "-i"]).arg(&file).output().unwrap();
+    assert_eq!(listed("0"), stdout(&all));
+}
+
+#[test]
+fn lists_have_the_forms_of_perf() {
+    let list = |words: &[&str]| {
+        let output = tare().arg("list").args(words).output().unwrap();
+        assert_eq!(status(&output), 0, "{words:?}: {output:?}");
+        stdout(&output)
+    };
+    assert_eq!(list(&["-j", "sw"]), list(&["--json", "sw"]));
+    assert_eq!(list(&["-d", "-v", "--details", "sw"]), list(&["sw"]));
+    let names = list(&["--raw-dump", "sw"]);
+    assert_eq!(names.lines().count(), 1, "{names}");
+    assert!(names.split_whitespace().any(|name| name == "page-faults"), "{names}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("events");
+    assert_eq!(list(&["sw", "-o", file.to_str().unwrap()]), "");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), list(&["sw"]));
+}
+
+#[test]
+fn a_recording_is_compared_with_each_of_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording(&folder);
+    let diff = |files: &[&PathBuf]| {
+        let output = tare().arg("diff").args(files).output().unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    let pair = diff(&[&file, &file]);
+    let title = format!("# {0} against {0}\n", file.display());
+    assert_eq!(diff(&[&file, &file, &file]), format!("{title}{pair}{title}{pair}"));
+    let path = file.to_str().unwrap();
+    refuses(&["diff", "--json", path, path, path], "separate A and B by --");
+}
+
+#[test]
+fn subcommands_of_perf_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| tare().args(words).current_dir(folder.path()).output().unwrap();
+    let output = run(&["sched", "record", "--", "sh", "-c", "sleep 0.01; sleep 0.01"]);
+    if status(&output) != 0 {
+        println!("skipped: {}", stderr(&output));
+        return;
+    }
+    for words in [
+        &["sched", "latency", "-s", "max,avg"][..],
+        &["sched", "timehist", "-MVw"],
+        &["sched", "timehist", "--summary"],
+        &["sched", "script"],
+    ] {
+        let output = run(words);
+        assert_eq!(status(&output), 0, "{words:?}: {output:?}");
+        assert!(stdout(&output).contains("sleep"), "{words:?}: {output:?}");
+    }
+    assert_eq!(run(&["sched", "map"]).status.code(), Some(2), "it has no counterpart");
+    let output = run(&["trace", "record", "-o", "calls.data", "true"]);
+    assert_eq!(status(&output), 0, "{output:?}");
+    let output = run(&["script", "-i", "calls.data"]);
+    assert!(stdout(&output).contains("raw_syscalls:sys_enter"), "{output:?}");
+}
+
+#[test]
+fn calls_are_chosen_and_limited_as_by_perf() {
+    let trace = |words: &[&str]| {
+        let mut trace = tare();
+        let output = trace.arg("trace").args(words).args(["--", "cat", "/dev/null"]).output();
+        output.unwrap()
+    };
+    let output = trace(&["-e", "open*"]);
+    if status(&output) != 0 {
+        println!("skipped: {}", stderr(&output));
+        return;
+    }
+    let lines = stderr(&output);
+    let calls: Vec<_> = lines.lines().filter(|line| line.contains('(')).collect();
+    assert!(calls.len() > 1 && calls.iter().all(|line| line.starts_with("open")), "{lines}");
+    let output = trace(&["--max-events", "3"]);
+    assert_eq!((status(&output), stderr(&output).lines().count()), (0, 3), "{output:?}");
+    assert_eq!(stderr(&trace(&["--duration", "3600000"])).matches('(').count(), 0);
+    let faults = stderr(&trace(&["--no-syscalls", "-F", "all"]));
+    assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
+    refuses(&["trace", "-S", "true"], "`tare trace -s CMD` totals");
+}

@@ -38,7 +38,17 @@ fn recording(name: &str) -> Scratch {
 
 /// Arguments of options; a command before the name limits the entry to it. `pid` and `tid` get this
 /// process's id, and all others 10.
-const VALUES: [(&str, &str); 59] = [
+const VALUES: [(&str, &str); 69] = [
+    ("annotate cpu", "0"),
+    ("annotate symbol", "main"),
+    ("disassembler-style", "intel"),
+    ("percent-type", "global-hits"),
+    ("unit", "msr"),
+    ("trace event", "openat"),
+    ("expr", "openat"),
+    ("pf", "all"),
+    ("trace pid", "1"),
+    ("trace call-graph", "fp"),
     ("report field-separator", ";"),
     ("column-widths", "8,10"),
     ("parent", "main"),
@@ -101,7 +111,8 @@ const VALUES: [(&str, &str); 59] = [
 ];
 
 /// Options that an option requires before it.
-const BEFORE: [(&str, &[&str]); 13] = [
+const BEFORE: [(&str, &[&str]); 16] = [
+    ("trace summary", &[]),
     ("interval-clear", &["-I", "10"]),
     ("record cgroup", &["-e", "cpu-clock"]),
     ("filter", &["-e", "sched:sched_switch"]),
@@ -115,10 +126,12 @@ const BEFORE: [(&str, &[&str]); 13] = [
     ("summary", &["-I", "10"]),
     ("table", &["-r", "2"]),
     ("addr-range", &["-S", "0x4007a0"]),
+    ("annotate prefix-strip", &["--prefix", "/"]),
+    ("off-cpu-thresh", &["--off-cpu"]),
 ];
 
 /// Options that may fail on this machine, but not as a usage error.
-const OF_MACHINES: [&str; 10] = [
+const OF_MACHINES: [&str; 12] = [
     "branch-any",
     "branch-filter",
     "buildid-mmap",
@@ -126,7 +139,9 @@ const OF_MACHINES: [&str; 10] = [
     "for-each-cgroup",
     "phys-data",
     "realtime",
+    "symbol",
     "transaction",
+    "unit",
     "vmlinux",
     "weight",
 ];
@@ -166,7 +181,7 @@ fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
         let is_of_rates = ["count", "freq"].contains(&name);
         words.extend((!is_of_rates).then(|| "-c1000000000000".to_owned()));
     }
-    if ["record", "stat"].contains(&command) {
+    if ["record", "stat", "trace"].contains(&command) {
         words.extend(["--", "true"].map(str::to_owned));
     }
     words
@@ -212,6 +227,21 @@ fn each_option_of_record_that_is_perfs_runs() {
 #[test]
 fn each_option_of_stat_that_is_perfs_runs() {
     each_same_option_runs("stat");
+}
+
+#[test]
+fn each_option_of_annotate_that_is_perfs_runs() {
+    each_same_option_runs("annotate");
+}
+
+#[test]
+fn each_option_of_list_that_is_perfs_runs() {
+    each_same_option_runs("list");
+}
+
+#[test]
+fn each_option_of_trace_that_is_perfs_runs() {
+    each_same_option_runs("trace");
 }
 
 #[test]

@@ -15,6 +15,7 @@ Examples:
     after_help = EXAMPLES,
     mut_arg("input", |arg| with_default(arg, DEFAULT_RECORDING)),
     mut_arg("json", |arg| arg.conflicts_with("tui")),
+    mut_arg("stdio", |arg| arg.alias("stdio2")),
 )]
 pub struct AnnotateArgs {
     /// Function to annotate [default: every function with samples]
@@ -74,6 +75,10 @@ pub struct AnnotateArgs {
     )]
     pub prefix_strip: usize,
 
+    /// Functions to list, and the column before their instructions.
+    #[command(flatten)]
+    pub listing: ListingArgs,
+
     /// Text or the whole terminal.
     #[command(flatten)]
     pub interface: InterfaceArgs,
@@ -89,6 +94,42 @@ pub struct AnnotateArgs {
     /// Sources of symbols.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
+}
+
+/// Functions to list, and the column before their instructions.
+#[derive(Debug, clap::Args)]
+pub struct ListingArgs {
+    /// Only samples of these CPUs, such as 0,2-3
+    #[arg(short = 'C', long, value_name = "LIST")]
+    pub cpu: Option<String>,
+
+    /// Print number of samples instead of percentages
+    #[arg(short = 'n', long, conflicts_with_all = ["tui", "show_total_period"])]
+    pub show_nr_samples: bool,
+
+    /// Print sums of periods instead of percentages
+    #[arg(long, conflicts_with = "tui")]
+    pub show_total_period: bool,
+
+    /// Skip functions with less than this percentage of all samples
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, hide_default_value = true)]
+    pub percent_limit: f64,
+
+    /// Skip functions whose instructions can't be read
+    #[arg(long)]
+    pub skip_missing: bool,
+
+    /// Print functions only, without losses
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl ListingArgs {
+    /// Whether an option asks for text.
+    #[must_use]
+    pub const fn is_for_text(&self) -> bool {
+        self.show_nr_samples || self.show_total_period || self.skip_missing || self.quiet
+    }
 }
 
 /// The base of percentages.

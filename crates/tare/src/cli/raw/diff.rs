@@ -16,7 +16,7 @@ Examples:
 With --fail-if the exit status is 3 if a condition is met. docs/diff.md explains the columns.";
 
 /// Arguments of `tare diff`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
     override_usage = "tare diff [OPTIONS] [A] [B]\n       tare diff [OPTIONS] A… -- B…",
@@ -28,8 +28,8 @@ With --fail-if the exit status is 3 if a condition is met. docs/diff.md explains
     mut_arg("json", |arg| arg.conflicts_with_all(["tui", "stdio"])),
 )]
 pub struct DiffArgs {
-    /// Recordings: one of A and one of B [default: perf.data.old perf.data], or all of A before
-    /// `--`
+    /// Recordings: one of A and one of B [default: perf.data.old perf.data]; or all of A before
+    /// `--`; or one of A and several of B, which are compared with it one by one
     #[arg(value_name = "A")]
     pub files: Vec<PathBuf>,
 

@@ -1,8 +1,10 @@
+use std::path::PathBuf;
+
 use super::JsonArgs;
 
 /// Arguments of `tare list`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(mut_arg("json", |arg| arg.short('j')), after_help = "\
 Examples:
   tare list                   everything; the number of tracepoints per system
   tare list sw                software events of the kernel
@@ -24,4 +26,16 @@ pub struct ListArgs {
     /// JSON.
     #[command(flatten)]
     pub json: JsonArgs,
+
+    /// Write to FILE [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print the names of available events only, in one line
+    #[arg(long, conflicts_with = "json")]
+    pub raw_dump: bool,
+
+    /// Only events of this PMU
+    #[arg(long, value_name = "PMU", conflicts_with = "what")]
+    pub unit: Option<String>,
 }

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::cli::perf;
+use crate::cli::{perf, translated};
 use crate::exit::say;
 
 mod annotate;
@@ -46,7 +46,7 @@ mod trace;
 mod traced;
 mod versus;
 
-pub use annotate::{AnnotateArgs, DisassemblerStyle, PercentType};
+pub use annotate::{AnnotateArgs, DisassemblerStyle, ListingArgs, PercentType};
 pub use archive::ArchiveArgs;
 pub use chains::{ChainLengthArgs, InlineArgs};
 pub use deferred::Deferred;
@@ -174,6 +174,7 @@ impl Tare {
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut args: Vec<OsString> = args.into_iter().collect();
         perf::take_global_options(&mut args);
+        translated::translate(&mut args);
         let word = |at: usize| args.get(at).and_then(|word| word.to_str());
         if word(1) == Some("help") && matches!(word(2), Some("-h" | "--help")) {
             args.truncate(2);

@@ -49,8 +49,20 @@ pub struct TraceArgs {
     #[arg(short = 'k', long, visible_alias = "stack-trace", conflicts_with_all = ["summary", "data"], help_heading = "Report")]
     pub stacks: bool,
 
+    /// perf's --call-graph: how chains are found has no meaning here
+    #[arg(long, value_name = "HOW", hide = true, conflicts_with_all = ["summary", "data"])]
+    pub call_graph: Option<String>,
+
+    /// perf's --duration: the shortest duration in milliseconds
+    #[arg(long, value_name = "MS", hide = true, conflicts_with_all = ["summary", "min_duration"])]
+    pub duration: Option<f64>,
+
+    /// Stop after this number of lines
+    #[arg(long, value_name = "N", conflicts_with_all = ["summary", "data"], help_heading = "Report")]
+    pub max_events: Option<u64>,
+
     /// Show the duration of each call
-    #[arg(short = 'T', long, conflicts_with = "summary", help_heading = "Report")]
+    #[arg(short = 'T', long, alias = "time", conflicts_with = "summary", help_heading = "Report")]
     pub durations: bool,
 
     /// Bytes to show of strings and buffers; paths are shown in full
@@ -64,10 +76,10 @@ pub struct TraceArgs {
     )]
     pub string_limit: u16,
 
-    /// Only these system calls: names, classes such as %file, or ! and a list to exclude (strace's
-    /// `-e trace=…` is accepted too). A name with a colon, such as sched:sched_wakeup, adds a
+    /// Only these system calls: names, patterns such as 'epoll_*', classes such as %file, or ! and
+    /// a list to exclude (strace's `-e trace=…` is accepted too). A name with a colon, such as sched:sched_wakeup, adds a
     /// tracepoint between the calls
-    #[arg(short = 'e', long, value_name = "CALLS", help_heading = "Report")]
+    #[arg(short = 'e', long, aliases = ["event", "expr"], value_name = "CALLS", help_heading = "Report")]
     pub calls: Option<String>,
 
     /// Show page faults between calls: all, major (read from disk) or minor
@@ -80,6 +92,14 @@ pub struct TraceArgs {
         help_heading = "Report"
     )]
     pub faults: Option<String>,
+
+    /// No effect: system calls are shown by default
+    #[arg(long, hide = true, overrides_with = "no_syscalls")]
+    pub syscalls: bool,
+
+    /// Show no calls, only page faults and tracepoints
+    #[arg(long, conflicts_with_all = ["summary", "data"], help_heading = "Report")]
+    pub no_syscalls: bool,
 
     /// Show when threads leave a CPU and return to one
     #[arg(long, visible_alias = "sched", conflicts_with_all = ["summary", "data"], help_heading = "Report")]
@@ -130,7 +150,7 @@ pub struct TraceArgs {
     pub traced: TracedArgs,
 
     /// No effect (an option of strace): children are always followed
-    #[arg(short = 'f', long, help_heading = "Target")]
+    #[arg(short = 'f', long, alias = "force", help_heading = "Target")]
     pub follow_forks: bool,
 
     /// Destination of the result.

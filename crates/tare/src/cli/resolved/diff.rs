@@ -176,12 +176,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
         match a.len() {
             0 => b.push(PathBuf::from(raw::DEFAULT_RECORDING)),
             1 => b.append(&mut a),
-            2 => b.extend(a.pop()),
-            _ => {
-                return Err(Refusal::usage(
-                    "more than two recordings: separate A and B by --, as in tare diff a1 a2 -- b1 b2",
-                ));
-            }
+            _ => b.extend(a.pop()),
         }
     }
     if a.is_empty() {

@@ -44,18 +44,24 @@ pub(crate) enum TraceView {
         histograms: bool,
     },
     /// A line for each call.
-    Calls {
-        /// The calls to print, and their layout.
-        lines: LineOptions,
-        /// The events to print between calls.
-        wanted: Box<PerfOptions>,
-        /// Size of the ring buffer in bytes, a power of two.
-        ring_bytes: u32,
-    },
+    Calls(Box<CallLines>),
     /// Calls of functions.
     FunctionProbes(Box<FunctionProbes>),
     /// A recording in this file. The size of each CPU's ring buffer in bytes, if given.
     Data(PathBuf, Option<u32>),
+}
+
+/// A line for each call.
+#[derive(Clone, Debug)]
+pub(crate) struct CallLines {
+    /// The calls to print, and their layout.
+    pub(crate) lines: LineOptions,
+    /// The events to print between calls.
+    pub(crate) wanted: PerfOptions,
+    /// Size of the ring buffer in bytes, a power of two.
+    pub(crate) ring_bytes: u32,
+    /// Number of lines after which the trace ends.
+    pub(crate) max_lines: Option<u64>,
 }
 
 /// Probed functions and places.
@@ -121,12 +127,13 @@ impl Trace {
             CallSelection::with_tracepoints(text)
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
+        let calls = if raw.no_syscalls { no_calls()? } else { calls };
         let wanted = PerfOptions {
             faults: Faults::parse(raw.faults.as_deref())
                 .ok_or_else(|| Refusal::usage("--faults: give all, maj or min"))?,
             switches: raw.switches,
             tracepoints,
-            stacks: if raw.stacks {
+            stacks: if raw.stacks || raw.call_graph.is_some() {
                 UnwoundStacks::Calls(symbols::resolve(raw::SymbolSearch::default()))
             } else {
                 UnwoundStacks::Nothing
@@ -154,13 +161,7 @@ fn view(
             "-e: tracepoints are shown between calls; use `tare record -e` to record them alone",
         ));
     }
-    let min_duration_ns = raw.min_duration.as_deref().map_or(Ok(0), |text| {
-        parse_nanoseconds(text).ok_or_else(|| {
-            Refusal::usage(format!(
-                "--min-duration {text}: give a time such as 500ns, 10us, 1ms or 2s"
-            ))
-        })
-    })?;
+    let min_duration_ns = min_duration_ns(raw)?;
     let ring_bytes = ring_bytes(raw.ring.ring_size.as_deref())?;
     let probes = probes(raw, target)?;
     if !probes.is_empty() {
@@ -198,7 +199,31 @@ fn view(
             _ => DescriptorInfo::Details,
         },
     };
-    Ok(TraceView::Calls { lines, wanted: Box::new(wanted), ring_bytes })
+    let max_lines = raw.max_events;
+    Ok(TraceView::Calls(Box::new(CallLines { lines, wanted, ring_bytes, max_lines })))
+}
+
+/// Selects no system call.
+fn no_calls() -> Result<CallSelection, Refusal> {
+    CallSelection::parse("none").map_err(|error| Refusal::usage(error.to_string()))
+}
+
+/// Resolves `--min-duration`, or perf's `--duration` in milliseconds.
+fn min_duration_ns(raw: &raw::TraceArgs) -> Result<u64, Refusal> {
+    if let Some(milliseconds) = raw.duration {
+        let duration = Duration::try_from_secs_f64(milliseconds / 1e3)
+            .ok()
+            .and_then(|duration| u64::try_from(duration.as_nanos()).ok());
+        return duration
+            .ok_or_else(|| Refusal::usage(format!("--duration {milliseconds}: not a duration")));
+    }
+    raw.min_duration.as_deref().map_or(Ok(0), |text| {
+        parse_nanoseconds(text).ok_or_else(|| {
+            Refusal::usage(format!(
+                "--min-duration {text}: give a time such as 500ns, 10us, 1ms or 2s"
+            ))
+        })
+    })
 }
 
 /// Parses `--ring-size`.

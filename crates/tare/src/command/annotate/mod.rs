@@ -10,7 +10,7 @@ use tare_format::file::Description;
 use tare_format::file::features::ARCH;
 use tare_format::ledger::Ledger;
 use tare_kernel::file_window::catch_bus_errors;
-use tare_profile::{EventId, Filter, Profile, Selection, SortKey, SymbolId, Weight};
+use tare_profile::{EventId, Filter, Losses, Profile, Selection, SortKey, SymbolId, Term, Weight};
 use tare_render::{Column, TableView};
 use tare_replay::{
     Recording, Replay, ReplayOptions, SampleDetail, SampleSink, SampleSinkOptions, own_tids,
@@ -21,7 +21,7 @@ use tare_tui::{CodeView, OpenedFunction, ProgressLine, UiExit};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::raw::{DisassemblerStyle, PercentType};
-use crate::cli::resolved::symbols;
+use crate::cli::resolved::{script, symbols};
 use crate::command::header;
 use crate::command::recording::open;
 use crate::command::report::terms;
@@ -39,19 +39,54 @@ struct WeightedFunction {
 /// How functions are shown.
 #[derive(Clone, Copy)]
 struct ListingStyle {
+    column: ListingColumn,
     percent_type: PercentType,
     asm_raw: bool,
     print_line: bool,
 }
 
+/// The column before each instruction.
+#[derive(Clone, Copy)]
+enum ListingColumn {
+    Percent,
+    Samples,
+    Period,
+}
+
+impl ListingColumn {
+    fn new(raw: &raw::ListingArgs) -> Self {
+        match () {
+            () if raw.show_nr_samples => Self::Samples,
+            () if raw.show_total_period => Self::Period,
+            () => Self::Percent,
+        }
+    }
+}
+
+/// Resolves `-C`.
+fn cpu_terms(raw: &raw::ListingArgs) -> Result<Vec<Term>, Refusal> {
+    let cpus = script::cpus(raw.cpu.as_deref())?;
+    let any = Term::AnyOf(cpus.iter().copied().map(Term::Cpu).collect());
+    Ok(if cpus.is_empty() { Vec::new() } else { vec![any] })
+}
+
+/// Whether `--percent-limit` and `--skip-missing` leave a function.
+fn is_listed(function: &WeightedFunction, raw: &raw::ListingArgs, kind: PercentType) -> bool {
+    match &function.result {
+        Ok(annotated) => share_of_all(annotated, kind) >= raw.percent_limit,
+        Err(_) => !raw.skip_missing,
+    }
+}
+
 pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
+    let base = cpu_terms(&raw.listing)?;
     let mut symbols = symbols::resolve(raw.symbol_search.clone());
     let progress = ProgressLine::begin();
     let input = raw.input.path();
     let mut recording = open(&input, &mut symbols, &progress)?;
     if is_for_screen(&raw)? {
         drop(progress);
-        return interactive(recording, symbols, raw);
+        return interactive(recording, symbols, base, raw);
     }
     let root = SourceRoot::new(&symbols, relocation(raw.prefix, raw.prefix_strip));
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
@@ -74,15 +109,19 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
     let wanted = FunctionFilter {
         name: raw.symbol.or(raw.named),
         dsos: raw.dsos,
+        terms: base,
         without_tids: own_tids(ledger.as_ref(), raw.own.include_self).collect(),
     };
     progress.show_step("disassembling");
-    let functions = annotated(&sink, &asked, &wanted);
+    let mut functions = annotated(&sink, &asked, &wanted);
     drop(progress);
     if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {
         return Err(no_function(name).into());
     }
+    functions.retain(|function| is_listed(function, &raw.listing, raw.percent_type));
+    let losses = if raw.listing.quiet { Losses::default() } else { losses };
     let shown = ListingStyle {
+        column: ListingColumn::new(&raw.listing),
         percent_type: raw.percent_type,
         asm_raw: raw.asm_raw,
         print_line: raw.print_line,
@@ -112,13 +151,19 @@ fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
         return Ok(true);
     }
     Ok(!raw.interface.stdio
+        && !raw.listing.is_for_text()
         && !raw.json.json
         && raw.input.path() != Path::new("-")
         && terminal::has_screen())
 }
 
 /// Opens the interactive report at the named function, or at the hottest one.
-fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateArgs) -> Outcome {
+fn interactive(
+    recording: Recording,
+    symbols: SymbolOptions,
+    base: Vec<Term>,
+    raw: raw::AnnotateArgs,
+) -> Outcome {
     let name = raw.symbol.or(raw.named);
     let sources = SourceRoot::new(&symbols, relocation(raw.prefix, raw.prefix_strip));
     let keys = [SortKey::Comm, SortKey::Dso, SortKey::Symbol].map(Column::Key);
@@ -135,7 +180,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
         samples: SampleSinkOptions { judges_chains: true, ..SampleSinkOptions::default() },
         include_self: raw.own.include_self,
         view: Box::new(move |_| view.clone()),
-        base: Vec::new(),
+        base,
         terms: terms(&Filter { dsos, ..Filter::default() }),
         is_plain: terminal::is_plain(),
         opened: Some(OpenedFunction { name: name.clone() }),
@@ -175,10 +220,18 @@ fn relocation(prefix: Option<String>, strip: usize) -> Option<PathPrefix> {
     prefix.map(|prefix| PathPrefix { prefix, strip })
 }
 
-/// Conditions on functions, and the threads whose samples don't count.
+/// Returns a function's percentage of all samples of its event.
+fn share_of_all(annotated: &AnnotatedFunction, kind: PercentType) -> f64 {
+    let kind =
+        if kind.is_by_samples() { PercentType::GlobalHits } else { PercentType::GlobalPeriod };
+    text::percent(annotated.own, annotated, kind)
+}
+
+/// Conditions on functions and samples, and the threads whose samples don't count.
 struct FunctionFilter {
     name: Option<String>,
     dsos: Vec<String>,
+    terms: Vec<Term>,
     without_tids: Vec<i32>,
 }
 
@@ -213,7 +266,8 @@ fn annotated(
 ) -> Vec<WeightedFunction> {
     let without_tids = wanted.without_tids.clone();
     let (profile, samples) = sink.tables();
-    let selection = Selection { without_tids, ..Selection::default() };
+    let terms = wanted.terms.clone();
+    let selection = Selection { terms, without_tids, ..Selection::default() };
     let selected = selection.resolve(profile, samples);
     let weights = tare_annotate::weights(profile, samples, &selected);
     let all = |event: EventId| {

@@ -6,7 +6,7 @@ use tare_format::printable;
 use tare_profile::{Losses, Weight};
 use tare_render::loss_lines;
 
-use super::{ListingStyle, WeightedFunction};
+use super::{ListingColumn, ListingStyle, WeightedFunction};
 use crate::cli::raw::PercentType;
 use tare_annotate::{AnnotatedFunction, AnnotatedLine, SourceRoot, Sources};
 
@@ -45,25 +45,30 @@ fn write_one(
         PercentType::GlobalPeriod => "global period",
         PercentType::GlobalHits => "global hits",
     };
+    let (name, width) = match shown.column {
+        ListingColumn::Percent => ("Percent", 8),
+        ListingColumn::Samples => ("Samples", 8),
+        ListingColumn::Period => ("Period", 14),
+    };
     let title = format!(
-        " Percent |\tSource code & Disassembly of {} for {event} ({} samples, percent: {kind})",
+        "{name:>width$} |\tSource code & Disassembly of {} for {event} ({} samples, percent: {kind})",
         printable(&annotated.path),
         annotated.own.samples
     );
     writeln!(out, "{title}\n{}", "-".repeat(title.chars().count() + 7))?;
     let first = annotated.lines.first().map_or(0, |line| line.instruction.address);
-    writeln!(out, "         : {first:016x} <{}>:", printable(&annotated.name))?;
+    writeln!(out, "{:width$} : {first:016x} <{}>:", "", printable(&annotated.name))?;
     let digits =
         annotated.lines.last().map_or(1, |line| format!("{:x}", line.instruction.address).len());
     let mut before = None;
     for line in &annotated.lines {
         if line.source.is_some() && line.source != before {
-            write_source(out, line, shown, sources)?;
+            write_source(out, line, width, shown, sources)?;
         }
         before.clone_from(&line.source);
-        let percent = percent(line.weight, annotated, shown.percent_type);
+        let weight = weight(line.weight, annotated, shown);
         let arrow = if line.jumps_from.is_empty() { ' ' } else { '>' };
-        write!(out, "{percent:8.2} :{arrow}  {:digits$x}:\t", line.instruction.address)?;
+        write!(out, "{weight:>width$} :{arrow}  {:digits$x}:\t", line.instruction.address)?;
         if shown.asm_raw {
             let bytes: Vec<_> =
                 line.instruction.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -72,8 +77,8 @@ fn write_one(
         writeln!(out, "{}", printable(&line.instruction.text))?;
     }
     if annotated.elsewhere.samples > 0 {
-        let share = percent(annotated.elsewhere, annotated, shown.percent_type);
-        writeln!(out, "{share:8.2} :   on none of these instructions")?;
+        let weight = weight(annotated.elsewhere, annotated, shown);
+        writeln!(out, "{weight:>width$} :   on none of these instructions")?;
     }
     writeln!(out)
 }
@@ -81,18 +86,31 @@ fn write_one(
 fn write_source(
     out: &mut dyn Write,
     line: &AnnotatedLine,
+    width: usize,
     shown: ListingStyle,
     sources: &mut Sources,
 ) -> io::Result<()> {
     let Some((path, number)) = &line.source else { return Ok(()) };
     if shown.print_line {
-        writeln!(out, "         : {}:{number}", printable(path))?;
+        writeln!(out, "{:width$} : {}:{number}", "", printable(path))?;
     }
     match sources.line(path, *number) {
         Some(text) => {
-            writeln!(out, "         : {number:<5} {}", printable(&text.replace('\t', "    ")))
+            let text = text.replace('\t', "    ");
+            writeln!(out, "{:width$} : {number:<5} {}", "", printable(&text))
         }
         None => Ok(()),
+    }
+}
+
+/// Returns a weight as the text of its column.
+fn weight(weight: Weight, annotated: &AnnotatedFunction, shown: ListingStyle) -> String {
+    match shown.column {
+        ListingColumn::Percent => {
+            format!("{:.2}", percent(weight, annotated, shown.percent_type))
+        }
+        ListingColumn::Samples => weight.samples.to_string(),
+        ListingColumn::Period => weight.period.to_string(),
     }
 }
 

@@ -3,9 +3,11 @@
 mod judge;
 mod rows;
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use tare_format::printable;
 use tare_profile::{DiffOptions, Order, Profile, Runs};
 use tare_render::diff::{diff_json, diff_text};
 use tare_render::flame::{
@@ -45,6 +47,42 @@ impl LoadedRecording {
 }
 
 pub(crate) fn run(raw: raw::DiffArgs) -> Outcome {
+    if raw.after.is_empty() && raw.files.len() > 2 {
+        return compare_each(&raw);
+    }
+    compare(raw)
+}
+
+/// Compares the first recording with each of the others, as perf does with more than two. The worst
+/// status is returned.
+fn compare_each(raw: &raw::DiffArgs) -> Outcome {
+    if raw.json.json || raw.interface.tui || raw.flame.is_some() {
+        return Err(Refusal::usage(
+            "more than two recordings: for --json, --tui and --flame separate A and B by --, as in tare diff a1 a2 -- b1 b2",
+        )
+        .into());
+    }
+    let Some((baseline, others)) = raw.files.split_first() else { return Ok(Exit::Success) };
+    let mut worst = Exit::Success;
+    for other in others {
+        if !raw.text.quiet {
+            let mut out = io::stdout().lock();
+            writeln!(out, "# {} against {}", shown(baseline), shown(other))?;
+        }
+        let mut pair = raw.clone();
+        pair.files = vec![baseline.clone(), other.clone()];
+        pair.interface.stdio = true;
+        let exit = compare(pair)?;
+        worst = if exit.status() > worst.status() { exit } else { worst };
+    }
+    Ok(worst)
+}
+
+fn shown(path: &Path) -> Cow<'_, str> {
+    printable(path.as_os_str().as_encoded_bytes())
+}
+
+fn compare(raw: raw::DiffArgs) -> Outcome {
     let diff = Diff::resolve(raw)?;
     let is_interactive = is_interactive(&diff)?;
     diff.sides.iter().flatten().try_for_each(|samples| exists(&samples.input))?;
@@ -107,7 +145,7 @@ fn take(
     let name = if samples.input == Path::new("-") {
         "standard input".to_owned()
     } else {
-        tare_format::printable(samples.input.as_os_str().as_encoded_bytes()).into_owned()
+        printable(samples.input.as_os_str().as_encoded_bytes()).into_owned()
     };
     Ok(LoadedRecording {
         name,

@@ -5,29 +5,25 @@ use std::io::Write;
 use anyhow::Context;
 use tare_kernel::timestamp::monotonic_ns;
 use tare_render::count;
-use tare_trace::{LineOptions, Lines, PerfOptions, Tracer};
+use tare_trace::{Lines, Tracer};
 
 use super::live::{TraceSession, clones};
 use super::{explain, open};
 use crate::Outcome;
-use crate::cli::resolved::trace::Trace;
+use crate::cli::resolved::trace::{CallLines, Trace};
 use crate::exit::say;
 
 /// Bytes of text after which it is written.
 const CHUNK: usize = 1 << 16;
 
-pub(super) fn run(
-    trace: &Trace,
-    mut session: TraceSession<'_>,
-    options: &LineOptions,
-    wanted: &PerfOptions,
-    ring_bytes: u32,
-) -> Outcome {
+pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLines) -> Outcome {
+    let ring_bytes = wanted.ring_bytes;
+    let mut left = wanted.max_lines;
     let mut out = open(trace.output.as_deref(), trace.json)?;
-    let mut lines = Lines::new(options.clone());
+    let mut lines = Lines::new(wanted.lines.clone());
     let follow = session.follow();
     let (mut tracer, step_back) =
-        Tracer::start(lines.plans(), wanted, &follow, ring_bytes, &session.host)
+        Tracer::start(lines.plans(), &wanted.wanted, &follow, ring_bytes, &session.host)
             .map_err(explain)?;
     if let Some(step_back) = step_back {
         say(&step_back.to_string());
@@ -35,12 +31,11 @@ pub(super) fn run(
     }
     let files = clones(tracer.files())?;
     let mut text = String::new();
-    let ended = session.wait(&files, |is_end| {
+    let ended = session.wait_while(&files, |is_end| {
         tracer.drain(is_end, |seen| {
             lines.add(&seen, &mut text);
             if text.len() >= CHUNK {
-                out.write_all(text.as_bytes())?;
-                text.clear();
+                write_lines(&mut out, &mut text, &mut left)?;
             }
             Ok::<_, std::io::Error>(())
         })?;
@@ -49,9 +44,9 @@ pub(super) fn run(
         } else {
             lines.print_waiting_call(monotonic_ns(), &mut text);
         }
-        out.write_all(text.as_bytes())?;
-        text.clear();
-        out.flush().context("cannot write the trace")
+        write_lines(&mut out, &mut text, &mut left)?;
+        out.flush().context("cannot write the trace")?;
+        Ok(left != Some(0))
     })?;
     let missing = tracer.missing().map_err(explain)?;
     if missing > 0 {
@@ -68,4 +63,26 @@ pub(super) fn run(
         ));
     }
     Ok(ended.exit())
+}
+
+/// Writes the text and empties it. `left` is the number of lines that may still be written.
+fn write_lines(
+    out: &mut dyn Write,
+    text: &mut String,
+    left: &mut Option<u64>,
+) -> std::io::Result<()> {
+    match left {
+        None => out.write_all(text.as_bytes())?,
+        Some(left) => {
+            for line in text.split_inclusive('\n') {
+                if *left == 0 {
+                    break;
+                }
+                out.write_all(line.as_bytes())?;
+                *left -= 1;
+            }
+        }
+    }
+    text.clear();
+    Ok(())
 }

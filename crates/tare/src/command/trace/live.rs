@@ -78,6 +78,18 @@ impl<'a> TraceSession<'a> {
         files: &[OwnedFd],
         mut drain: impl FnMut(bool) -> anyhow::Result<()>,
     ) -> anyhow::Result<EndedTrace> {
+        self.wait_while(files, |is_end| drain(is_end).map(|()| true))
+    }
+
+    /// Like [`Self::wait`], but the trace also ends when `drain` returns false.
+    ///
+    /// # Errors
+    /// See [`Self::wait`].
+    pub(crate) fn wait_while(
+        &mut self,
+        files: &[OwnedFd],
+        mut drain: impl FnMut(bool) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<EndedTrace> {
         // All events are open. A seccomp filter may refuse this call; tare then keeps its
         // capabilities.
         let _ = keep_while_measuring(CapabilitySet::empty());
@@ -91,8 +103,8 @@ impl<'a> TraceSession<'a> {
         loop {
             let deadline = (!files.is_empty()).then(|| Instant::now() + DRAIN_INTERVAL);
             let wake = supervisor.wait(&files, deadline)?;
-            drain(false)?;
-            if wake.end.is_some() {
+            let goes_on = drain(false)?;
+            if wake.end.is_some() || !goes_on {
                 break;
             }
         }

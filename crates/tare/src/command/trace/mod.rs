@@ -35,8 +35,8 @@ pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
         TraceView::FunctionProbes(wanted) => {
             session().and_then(|session| functions::run(&trace, session, wanted))
         }
-        TraceView::Calls { lines, wanted, ring_bytes } => {
-            session().and_then(|session| calls::run(&trace, session, lines, wanted, *ring_bytes))
+        TraceView::Calls(wanted) => {
+            session().and_then(|session| calls::run(&trace, session, wanted))
         }
         TraceView::Summary { calls, by, histograms } => {
             let view = SummaryView { calls, by: *by, histograms: *histograms };
