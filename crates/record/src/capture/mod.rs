@@ -15,6 +15,7 @@ pub(crate) mod jit;
 mod members;
 pub(crate) mod opening;
 pub(crate) mod poller;
+pub(crate) mod processes;
 pub(crate) mod reader;
 mod record_path;
 pub(crate) mod reopening;

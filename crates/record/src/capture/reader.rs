@@ -22,6 +22,7 @@ use super::batch::{CpuRing, PendingBatch};
 use super::command::FollowedCommand;
 use super::exec::FilteredRecords;
 use super::jit::JitProcesses;
+use super::processes::TrackedProcesses;
 use super::record_path::RecordPath;
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
@@ -65,6 +66,9 @@ struct ReaderState {
     /// Whether there are overwritten rings, whose records only come with a snapshot.
     has_overwritten: bool,
     command: Option<FollowedCommand>,
+    /// The processes to describe in each further file; `None` if there is only one file, or if
+    /// `/proc` describes them.
+    processes: Option<TrackedProcesses>,
 }
 
 /// The parts that find the files with code that samples may lie in. Each of them sees every
@@ -109,6 +113,7 @@ impl SharedOutput {
             rounds: Rounds::new(readers),
             has_overwritten: false,
             command: None,
+            processes: None,
         };
         Self {
             state: Mutex::new(state),
@@ -145,6 +150,19 @@ impl SharedOutput {
     /// Calls `ask` with the followed command; returns `None` without one.
     pub(crate) fn with_command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
         self.lock().command.as_mut().map(ask)
+    }
+
+    /// Keeps track of the processes, to describe them in each further file.
+    pub(crate) fn track_processes(&self, processes: TrackedProcesses) {
+        self.lock().processes = Some(processes);
+    }
+
+    /// Calls `ask` with the tracked processes; returns `None` without any.
+    pub(crate) fn with_processes<T>(
+        &self,
+        ask: impl FnOnce(&mut TrackedProcesses) -> T,
+    ) -> Option<T> {
+        self.lock().processes.as_mut().map(ask)
     }
 
     /// Filters a batch that may hold records from before the command's execve; `None` if there is
@@ -431,6 +449,7 @@ fn append(
     state.code.see_mappings(noted);
     let note = state.code.jit.take_note();
     state.command.iter_mut().for_each(|command| command.see(noted));
+    state.processes.iter_mut().for_each(|processes| processes.see(noted));
     noted.clear();
     pieces.extend((!note.is_empty()).then_some(&note[..]));
     // Samples that wait for the command's execve are older than the mark, and would follow it.
@@ -439,6 +458,7 @@ fn append(
         // The records of overwritten rings are older too.
         pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));
         state.command.iter_mut().for_each(FollowedCommand::end_round);
+        state.processes.iter_mut().for_each(TrackedProcesses::end_round);
     }
     state.path.take(&pieces)?;
     for PendingBatch { ring, scanner, .. } in &*pending {

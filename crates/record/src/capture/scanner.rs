@@ -8,10 +8,11 @@ use super::stats::{LostRecords, SampleCounts, Stats};
 use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
-    PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE,
-    PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
-    PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST,
+    PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_NAMESPACES,
+    PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID,
+    PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 use tare_format::record::{Layout, RawRecord, RecordHeader};
 
@@ -56,7 +57,7 @@ pub(crate) struct EventTable {
     own: Vec<i32>,
     /// The weight of a sample of each event, if tasks are counted separately.
     weights: Vec<SampleWeight>,
-    /// Whether fork and exit records are handed out.
+    /// Whether records of tasks are handed out: their begin, end, names and namespaces.
     notes_tasks: bool,
 }
 
@@ -102,8 +103,8 @@ impl EventTable {
         table
     }
 
-    /// Returns a table with which [`Scanner::take_noted`] returns fork and exit records besides
-    /// mappings.
+    /// Returns a table with which [`Scanner::take_noted`] returns records of tasks besides mappings:
+    /// their begin, end, names and namespaces.
     pub(crate) fn with_task_records(mut self) -> Self {
         self.notes_tasks = true;
         self
@@ -292,6 +293,9 @@ impl Scanner {
                 PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
                 PERF_RECORD_THROTTLE => self.stats.throttled += 1,
                 PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.noted.extend_from_slice(record),
+                PERF_RECORD_COMM | PERF_RECORD_NAMESPACES if known.notes_tasks => {
+                    self.noted.extend_from_slice(record);
+                }
                 _ => {}
             }
             previous = record;

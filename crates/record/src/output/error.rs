@@ -34,6 +34,15 @@ pub enum OutputError {
     /// The destination can't be renamed or split into several files.
     #[error("a stream can't be renamed or split into several")]
     NotSwitchable,
+    /// The files of a series would be smaller than the description of what existed before, with
+    /// which each of them begins.
+    #[error("each file begins with {beginning} bytes that describe the running processes")]
+    SmallFiles {
+        /// The requested size of a file in bytes.
+        limit: u64,
+        /// Bytes of the description.
+        beginning: u64,
+    },
     /// A helper thread can't be started, or has died.
     #[error("a helper thread of the output can't be started: {0}")]
     Thread(Errno),

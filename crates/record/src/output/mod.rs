@@ -115,6 +115,16 @@ pub trait RecordWriter: fmt::Debug + Send {
     /// Bytes in the current file, or sent to the stream.
     fn written(&self) -> u64;
 
+    /// Notes that everything so far describes what existed before the recording: it doesn't count
+    /// toward the size at which the next file begins.
+    ///
+    /// # Errors
+    /// Fails with [`OutputError::SmallFiles`] if the description alone is larger than that size;
+    /// otherwise as [`RecordWriter::append`].
+    fn end_beginning(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether the next file is due, by size or age.
     fn is_switch_due(&self) -> bool {
         false
@@ -181,6 +191,7 @@ pub struct Output {
     writer: Box<dyn RecordWriter>,
     max_size: Option<u64>,
     step: Option<usize>,
+    may_switch: bool,
 }
 
 impl Deref for Output {
@@ -235,19 +246,31 @@ impl Output {
         } else {
             Box::new(recording)
         };
-        Ok(Self { writer, max_size: options.max_size, step: options.step() })
+        Ok(Self {
+            writer,
+            max_size: options.max_size,
+            step: options.step(),
+            may_switch: options.switch.is_some(),
+        })
     }
 
     /// Hands records to a sink in this process, on the threads that read ring buffers.
     #[must_use]
     pub fn to_sink(sink: Box<dyn RecordSink>) -> Self {
-        Self { writer: Box::new(SinkWriter::new(sink)), max_size: None, step: None }
+        let writer = Box::new(SinkWriter::new(sink));
+        Self { writer, max_size: None, step: None, may_switch: false }
     }
 
     /// Most bytes to append before the file size is checked again; `None` if the size is unlimited.
     #[must_use]
     pub fn step(&self) -> Option<usize> {
         self.step
+    }
+
+    /// Whether further files may follow the first one.
+    #[must_use]
+    pub fn may_switch(&self) -> bool {
+        self.may_switch
     }
 
     /// Whether the file has reached its size limit.

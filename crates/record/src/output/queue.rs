@@ -255,6 +255,10 @@ impl RecordWriter for Queue {
             .map_or_else(|| self.shared.lock().progress.written, |here| here.written())
     }
 
+    fn end_beginning(&mut self) -> Result<()> {
+        self.call(RecordWriter::end_beginning)
+    }
+
     /// See [`FileSeries::is_switch_due`].
     fn is_switch_due(&self) -> bool {
         self.here

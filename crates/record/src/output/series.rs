@@ -27,10 +27,18 @@ pub(super) struct FileSeries {
     is_apart: bool,
     /// Growth rate, if the path of files depends on it.
     pace: Option<Pace>,
-    began: Instant,
+    beginning: FileBeginning,
     stats: OutputStats,
     kept: KeptFiles,
     failed: Option<OutputError>,
+}
+
+/// The beginning of the current file.
+#[derive(Clone, Copy, Debug)]
+struct FileBeginning {
+    at: Instant,
+    /// Bytes that describe what existed before the file's first record.
+    bytes: u64,
 }
 
 impl FileSeries {
@@ -69,7 +77,7 @@ impl FileSeries {
             is_apart: false,
             pace: (is_file && options.choice == PathChoice::Auto)
                 .then(|| Pace::new(options.direct_at)),
-            began: backend.clock.now(),
+            beginning: FileBeginning { at: backend.clock.now(), bytes: 0 },
             backend,
             stats,
             kept,
@@ -212,7 +220,7 @@ impl RecordWriter for FileSeries {
         if let Some(window_thread) = self.window_thread.take() {
             file.map(window_thread, self.options.window_bytes);
         }
-        self.began = self.backend.clock.now();
+        self.beginning.at = self.backend.clock.now();
         Ok(())
     }
 
@@ -235,12 +243,25 @@ impl RecordWriter for FileSeries {
         self.file.as_ref().map_or(0, OutputFile::written)
     }
 
-    /// Whether the current file has reached its size or age.
+    fn end_beginning(&mut self) -> Result<()> {
+        let beginning = self.written();
+        self.beginning.bytes = beginning;
+        match self.options.switch {
+            Some(FileSwitch::Size(limit)) if limit < beginning => {
+                Err(OutputError::SmallFiles { limit, beginning })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the current file has reached its size, without its beginning, or its age.
     fn is_switch_due(&self) -> bool {
         match self.options.switch {
-            Some(FileSwitch::Size(bytes)) => self.written() >= bytes,
+            Some(FileSwitch::Size(bytes)) => {
+                self.written() >= bytes.saturating_add(self.beginning.bytes)
+            }
             Some(FileSwitch::Time(age)) => {
-                self.backend.clock.now().saturating_duration_since(self.began) >= age
+                self.backend.clock.now().saturating_duration_since(self.beginning.at) >= age
             }
             Some(FileSwitch::Signal) | None => false,
         }
@@ -272,6 +293,7 @@ impl RecordWriter for FileSeries {
         }
         self.begin(beginning)?;
         self.append(records)?;
+        self.beginning.bytes = self.written();
         Ok(finished)
     }
 

@@ -25,6 +25,7 @@ use crate::capture::batch::CpuRing;
 use crate::capture::jit::JitProcesses;
 use crate::capture::opening::{self, Events, Rings};
 use crate::capture::poller::{Poller, WakeSource};
+use crate::capture::processes::TrackedProcesses;
 use crate::capture::reader::{Reader, SharedOutput};
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::threads::ReaderThread;
@@ -79,7 +80,9 @@ impl Recording {
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
         let ledger = Ledger { follow, ..Ledger::new(recorder) };
-        let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
+        let notes_tasks =
+            session.tracks_members() || tracks_processes(&session, output.may_switch());
+        let table = Arc::new(event_table(&session, &ids, &ledger.recorder, notes_tasks));
         let taken =
             StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
         let mut recording = Self::from_parts(session, ledger, description, taken)?;
@@ -90,6 +93,7 @@ impl Recording {
 
     /// Writes the beginning, and enables the events that start neither with the command nor later.
     fn begin_and_enable(&mut self, command: Option<i32>) -> Result<(), RecordError> {
+        self.track_processes(command);
         if let Err(error) = self.begin() {
             // If the stream's reader is already gone there is no recording, and the command runs
             // all the same.
@@ -173,6 +177,18 @@ impl Recording {
         })
     }
 
+    /// Keeps track of the recorded processes if further files must describe them, unless the
+    /// recording is of whole CPUs or cgroups: then `/proc` tells.
+    fn track_processes(&self, command: Option<i32>) {
+        let Self { session, capture: Capture { shared, .. }, .. } = self;
+        if tracks_processes(session, shared.with_output(|output| output.may_switch()))
+            && let Some(tracking) = session.tracking()
+        {
+            let layout = Layout::from(&session.plan.events[tracking].attr);
+            shared.track_processes(TrackedProcesses::new(command, layout));
+        }
+    }
+
     /// Writes the beginning of a recording.
     fn begin(&mut self) -> Result<(), RecordError> {
         let Self { capture: Capture { shared, .. }, description, account, .. } = &*self;
@@ -183,7 +199,11 @@ impl Recording {
             .shared
             .append(&[&self.capture.shared.with_jit(JitProcesses::take_note_of_all)])?;
         self.capture.shared.append(&[&FINISHED_INIT])?;
-        Ok(self.capture.shared.flush()?)
+        self.capture.shared.flush()?;
+        self.capture.shared.with_output(|output| {
+            if output.may_switch() { output.end_beginning() } else { Ok(()) }
+        })?;
+        Ok(())
     }
 
     /// Describes existing processes in the records that the kernel would have written. First
@@ -203,6 +223,7 @@ impl Recording {
         }
         let mut emit = |bytes: &[u8]| {
             shared.see_mappings(bytes);
+            shared.with_processes(|processes| processes.describe(bytes));
             shared.append(&[bytes])
         };
         let there = match &targets.tasks.existing {
@@ -312,12 +333,25 @@ fn open(
     Ok(events)
 }
 
-/// Returns the table that readers of ring buffers need.
-fn event_table(session: &RecordSession, ids: &[Vec<u64>], recorder: &Recorder) -> EventTable {
+/// Whether the recorder keeps track of the processes. `may_switch`: whether there may be further
+/// files.
+fn tracks_processes(session: &RecordSession, may_switch: bool) -> bool {
+    let has_own_tasks = !matches!(session.options.target, Target::Cpus(_) | Target::Cgroups { .. });
+    may_switch && has_own_tasks && session.options.synthesize.tasks
+}
+
+/// Returns the table that readers of ring buffers need. `notes_tasks`: whether they hand out the
+/// records of tasks.
+fn event_table(
+    session: &RecordSession,
+    ids: &[Vec<u64>],
+    recorder: &Recorder,
+    notes_tasks: bool,
+) -> EventTable {
     let own = own_threads::counted(session, recorder);
     let layouts = session.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
     let table = EventTable::new(layouts, ids, own);
-    let table = if session.tracks_members() { table.with_task_records() } else { table };
+    let table = if notes_tasks { table.with_task_records() } else { table };
     match followed::weights(session) {
         Some(weights) => table.with_weights(weights),
         None => table,

@@ -61,15 +61,30 @@ impl Recording {
         Ok(())
     }
 
-    fn begin_next_file(&mut self) -> Result<Option<FinishedFile>, SwitchError> {
-        let until_ns = self.cpu_ns();
+    /// Returns records that describe the kernel's code and the running processes: those that the
+    /// records so far tell of, or for the whole machine those in `/proc`.
+    fn describe_running(&mut self) -> Result<Vec<u8>, RecordError> {
         let mut running = Vec::new();
-        // Any of the command's processes may still run.
-        let there = self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {
+        let mut known = Vec::new();
+        let is_tracked =
+            self.capture.shared.with_processes(|processes| processes.encode(&mut known)).is_some();
+        let in_proc = if is_tracked {
+            synthesize::Targets::Processes(Vec::new())
+        } else {
+            synthesize::Targets::All
+        };
+        let modules = self.session.synthesize(&in_proc, &mut |bytes| {
             running.extend_from_slice(bytes);
             Ok(())
         })?;
-        self.watch.modules.begin(there);
+        self.watch.modules.begin(modules);
+        running.append(&mut known);
+        Ok(running)
+    }
+
+    fn begin_next_file(&mut self) -> Result<Option<FinishedFile>, SwitchError> {
+        let until_ns = self.cpu_ns();
+        let mut running = self.describe_running()?;
         let mut beginning = self.account.ledger.clone();
         if let Some(follow) = &mut beginning.follow {
             let command =

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tare_format::abi::bindings::PERF_RECORD_SAMPLE;
 use tare_format::file::Reader;
-use tare_format::record::Sample;
+use tare_format::record::{Record, Sample};
 
 use crate::recorded::{RecordingFolder, read};
 use crate::support::{ProcessGuard, is_root, left_out, stderr, tare};
@@ -172,4 +172,54 @@ fn no_file_of_overwritten_rings_repeats_what_another_holds() {
             read(file).ledger.unwrap().events.iter().map(|event| event.samples).sum();
         assert_eq!(counted, times.len() as u64, "{}", file.display());
     }
+}
+
+/// The processes that a recording tells of, and whether each of its samples lies in known code.
+fn processes_and_code(file: &Path) -> (BTreeSet<i32>, bool) {
+    let mut reader = Reader::open(File::open(file).unwrap()).unwrap();
+    let mut pids = BTreeSet::new();
+    while let Some(entry) = reader.next_record().unwrap() {
+        if let Ok(Record::Comm(comm)) = entry.record.decode() {
+            pids.insert(comm.pid);
+        }
+    }
+    let words = ["script", "-G", "-F", "ip,dso", "-i"];
+    let output = tare().args(words).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    (pids, !lines.contains("[unknown]"))
+}
+
+#[test]
+fn each_file_describes_the_commands_processes_and_no_others() {
+    let mut stranger = ProcessGuard::busy();
+    // The last process exits while its samples still wait for a file.
+    let command = format!("({BUSY}; {BUSY}); sh -c '{BUSY}'; sh -c '{BUSY}'");
+    let place = RecordingFolder::new();
+    let words = ["--switch-output=64K", "--call-graph=dwarf,1024", "--", "sh", "-c", &command];
+    let output = place.run(&[&CLOCK[..], &words].concat());
+    stranger.end();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let files = recordings(place.folder.path());
+    assert!(files.len() >= 4, "{files:?}: {}", stderr(&output));
+    let own = i32::try_from(std::process::id()).unwrap();
+    for file in &files {
+        let (pids, is_known) = processes_and_code(file);
+        assert!(!pids.contains(&own) && pids.len() <= 5, "{}: {pids:?}", file.display());
+        assert!(is_known, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_size_smaller_than_the_description_of_the_machine_is_refused() {
+    let place = RecordingFolder::new();
+    let mut children: Vec<ProcessGuard> = (0..10).map(|_| ProcessGuard::busy()).collect();
+    let pids: Vec<String> = children.iter().map(|child| child.id().to_string()).collect();
+    let words = ["--switch-output=4K", "--timeout", "200", "-p", &pids.join(",")];
+    let output = place.run(&[&CLOCK[..], &words].concat());
+    children.iter_mut().for_each(ProcessGuard::end);
+    let said = stderr(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("--switch-output=4K: each file begins with "), "{said}");
+    assert!(said.contains(": use at least "), "{said}");
 }

@@ -224,6 +224,11 @@ pub(crate) fn output_error(error: &OutputError) -> anyhow::Error {
         OutputError::NotSwitchable => {
             format!("--switch-output and --timestamp-filename take a file: {error}")
         }
+        OutputError::SmallFiles { limit, beginning } => {
+            let kib = |bytes: u64| bytes.div_ceil(1 << 10);
+            let least = kib(beginning.saturating_mul(4));
+            format!("--switch-output={}K: {error}: use at least {least}K", kib(*limit))
+        }
         _ => match remedy_of_output(error) {
             Some(remedy) => format!("{error}: {remedy}"),
             None => error.to_string(),
