@@ -24,6 +24,58 @@ pub struct ChildExit {
     pub context_switches: u64,
 }
 
+impl ChildExit {
+    /// Describes an exit with another status than 0, as [`describe_failure`].
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        describe_failure(self.status, self.signal)
+    }
+}
+
+/// Describes an exit with another status than 0: `exited with status 9`, `was killed by signal 11
+/// (SIGSEGV)`.
+#[must_use]
+pub fn describe_failure(status: u8, signal: Option<i32>) -> Option<String> {
+    match (signal, status) {
+        (Some(signal), _) => Some(match signal_name(signal) {
+            Some(name) => format!("was killed by signal {signal} ({name})"),
+            None => format!("was killed by signal {signal}"),
+        }),
+        (None, 0) => None,
+        (None, status) => Some(format!("exited with status {status}")),
+    }
+}
+
+/// Returns the name of a signal that ends a process by default; `None` for a real-time signal.
+fn signal_name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGSTKFLT => "SIGSTKFLT",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
+        libc::SIGIO => "SIGIO",
+        libc::SIGPWR => "SIGPWR",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
 /// Waits until a child of this process exits. `started` is when it was started.
 ///
 /// # Errors

@@ -62,6 +62,7 @@ impl SimulatedMachine {
             cpu: Duration::from_secs_f64(cpu),
             peak_memory,
             counts,
+            ..Measurement::default()
         }
     }
 }

@@ -88,6 +88,7 @@ pub fn json(out: &mut dyn Write, comparison: &ComparisonReport<'_>) -> io::Resul
         "fail_if": fail_if.collect::<Vec<_>>(),
         "missing": comparison.notes.missing.iter().map(missing).collect::<Vec<_>>(),
         "least_running_share": comparison.notes.least_share.unwrap_or(1.0),
+        "failed_runs": failed_runs(comparison),
         "pairs": comparison.pairs.iter().map(|pair| json!({
             "first": format!("{:?}", pair.first),
             "a": run(request.metrics, &pair.a),
@@ -96,6 +97,19 @@ pub fn json(out: &mut dyn Write, comparison: &ComparisonReport<'_>) -> io::Resul
     });
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
+}
+
+/// Lists the runs that failed, with the number of their pair from 1.
+fn failed_runs(comparison: &ComparisonReport<'_>) -> Vec<Value> {
+    let describe = |(number, side, run): (usize, Side, &Measurement)| {
+        json!({
+            "pair": number,
+            "side": format!("{side:?}"),
+            "status": run.status,
+            "signal": run.signal,
+        })
+    };
+    comparison.failed_runs().map(describe).collect()
 }
 
 /// Every metric of one run, in its unit.

@@ -23,6 +23,10 @@ pub struct Measurement {
     /// The count of each event in its unit, in the events' order; an estimate if the event was
     /// multiplexed, `None` if it wasn't counted.
     pub counts: Vec<Option<f64>>,
+    /// Its exit status, or 128 + the number of the signal that killed it.
+    pub status: u8,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
 }
 
 /// One run of each command, one right after the other.
@@ -34,6 +38,14 @@ pub struct Pair {
     pub a: Measurement,
     /// The run of B.
     pub b: Measurement,
+}
+
+impl Pair {
+    /// The run of one command.
+    #[must_use]
+    pub fn run(&self, side: Side) -> &Measurement {
+        if side == Side::A { &self.a } else { &self.b }
+    }
 }
 
 /// A compared quantity.

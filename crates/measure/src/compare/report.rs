@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::pairs::{ComparisonPlan, Stop};
-use super::{Condition, Metric, MetricVerdict, Pair, Side};
+use super::{Condition, Measurement, Metric, MetricVerdict, Pair, Side};
 
 /// What is compared, and how.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,15 @@ impl ComparisonReport<'_> {
     pub(super) fn words(&self, side: Side) -> Vec<String> {
         let words = if side == Side::A { self.request.a } else { self.request.b };
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Returns the runs that exited with another status than 0 (`--ignore-failure`), each with the
+    /// number of its pair, from 1, and its command.
+    pub(super) fn failed_runs(&self) -> impl Iterator<Item = (usize, Side, &Measurement)> {
+        let runs = (1..).zip(&self.pairs).flat_map(|(number, pair)| {
+            [Side::A, Side::B].map(|side| (number, side, pair.run(side)))
+        });
+        runs.filter(|(_, _, run)| run.status != 0)
     }
 }
 

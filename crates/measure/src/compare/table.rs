@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use tare_format::printable;
+use tare_kernel::exit::describe_failure;
 
 use super::pairs::Stop;
 use super::report::ComparisonReport;
@@ -133,6 +134,18 @@ fn paint(verdict: Verdict) -> Option<&'static str> {
     }
 }
 
+/// Describes the failed runs of a command, which are compared too.
+fn failures(comparison: &ComparisonReport<'_>, side: Side) -> Option<String> {
+    let mut failed = comparison.failed_runs().filter(|(_, failed_side, _)| *failed_side == side);
+    let (number, _, first) = failed.next()?;
+    Some(format!(
+        "{} of {} runs of {side:?} failed and are compared too: the one of pair {number} {}.",
+        1 + failed.count(),
+        comparison.pairs.len(),
+        describe_failure(first.status, first.signal)?
+    ))
+}
+
 fn notes(comparison: &ComparisonReport<'_>) -> Vec<String> {
     let min_effect = comparison.request.min_effect * 100.0;
     let mut notes = vec![
@@ -150,6 +163,7 @@ fn notes(comparison: &ComparisonReport<'_>) -> Vec<String> {
             share * 100.0
         ));
     }
+    notes.extend([Side::A, Side::B].into_iter().filter_map(|side| failures(comparison, side)));
     for narrowed in &comparison.notes.narrowed {
         notes.push(format!(
             "{}: counted as {}, this user may not count the kernel.",

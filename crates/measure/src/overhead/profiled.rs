@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::json;
 use tare_format::printable;
+use tare_kernel::exit::describe_failure;
 
 use super::rounds::{ProfiledRound, Stop};
 use crate::compare::{Measurement, Metric, MetricVerdict, Pair, Rules, Scale, Verdict, judge};
@@ -122,7 +123,7 @@ impl ProfiledProgram {
     /// # Errors
     /// Fails if writing to `out` fails.
     pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let run = |run: &Measurement| json!({ "time": run.elapsed.as_secs_f64(), "cpu-time": run.cpu.as_secs_f64(), "page-faults": run.counts[0], "context-switches": run.counts[1] });
+        let run = |run: &Measurement| json!({ "time": run.elapsed.as_secs_f64(), "cpu-time": run.cpu.as_secs_f64(), "page-faults": run.counts[0], "context-switches": run.counts[1], "status": run.status });
         let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(AddedCost::from_verdict).collect::<Vec<_>>() });
         let document = json!({
             "version": VERSION,
@@ -222,9 +223,26 @@ impl ProfiledProgram {
         )?;
         writeln!(
             out,
-            " Differences below {}% or one count are not relevant (--min-effect).\n",
+            " Differences below {}% or one count are not relevant (--min-effect).",
             self.min_effect * 100.0
-        )
+        )?;
+        if let Some(failures) = self.describe_failures() {
+            writeln!(out, " {failures}")?;
+        }
+        writeln!(out)
+    }
+
+    /// Describes the failed runs, which are compared too (`--ignore-failure`).
+    fn describe_failures(&self) -> Option<String> {
+        let runs = self.rounds.iter().flat_map(|round| &round.runs);
+        let mut failed = runs.clone().filter(|run| run.status != 0);
+        let first = failed.next()?;
+        Some(format!(
+            "{} of {} runs failed and are compared too: the first {}.",
+            1 + failed.count(),
+            runs.count(),
+            describe_failure(first.status, first.signal)?
+        ))
     }
 }
 
@@ -273,5 +291,29 @@ mod tests {
         );
         assert_eq!(added[2].added.round(), 50.0);
         assert_eq!((word_verdict(&judged[0]), word_verdict(&judged[3])), ("costs", "no cost seen"));
+    }
+
+    #[test]
+    fn text_counts_the_failed_runs() {
+        let run = |status| Measurement {
+            counts: vec![Some(1.0), Some(0.0)],
+            status,
+            ..Measurement::default()
+        };
+        let round = ProfiledRound { order: vec![0, 1], runs: vec![run(0), run(7)] };
+        let program = ProfiledProgram {
+            command: "true".to_owned(),
+            profilers: Vec::new(),
+            rounds: vec![round; 3],
+            stop: "max-runs",
+            seconds: 1.0,
+            seed: 1,
+            min_effect: 0.01,
+        };
+        let mut text = Vec::new();
+        program.write_text(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let note = "\n 3 of 6 runs failed and are compared too: the first exited with status 7.\n";
+        assert!(text.contains(note), "{text}");
     }
 }

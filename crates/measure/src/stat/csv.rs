@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use tare_format::printable;
 
 use super::line::{StatLine, Value};
-use super::{Columns, Span};
+use super::{Columns, Span, group_by_key};
 use crate::count::Key;
 
 /// Writes lines with this separator between columns.
@@ -52,18 +52,9 @@ fn line_fields(columns: Columns, span: Span, line: &StatLine) -> Vec<String> {
 
 /// Returns only the derived figures: a row for each key, with the columns of each figure.
 fn metric_rows(columns: Columns, span: Span, lines: &[StatLine]) -> Vec<Vec<String>> {
-    let mut order: Vec<Key> = Vec::new();
-    lines.iter().for_each(|line| {
-        if !order.contains(&line.key) {
-            order.push(line.key);
-        }
-    });
-    let row = |key: Key| {
-        let same_key: Vec<&StatLine> = lines.iter().filter(|line| line.key == key).collect();
+    let row = |same_key: Vec<&StatLine>| {
         let mut fields = Vec::new();
-        if let Some(first) = same_key.first() {
-            push_prefix(&mut fields, columns, span, first);
-        }
+        push_prefix(&mut fields, columns, span, same_key[0]);
         for line in same_key {
             if let Some(metric) = &line.metric {
                 fields.extend([
@@ -75,7 +66,7 @@ fn metric_rows(columns: Columns, span: Span, lines: &[StatLine]) -> Vec<Vec<Stri
         }
         fields
     };
-    order.into_iter().map(row).collect()
+    group_by_key(lines).into_iter().map(row).collect()
 }
 
 fn push_prefix(fields: &mut Vec<String>, columns: Columns, span: Span, line: &StatLine) {

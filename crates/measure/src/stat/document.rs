@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::line::{StatLine, Value};
 use super::plain_json::plain_json;
 use super::results::Results;
+use super::runs::RunEnd;
 use crate::count::Key;
 use crate::statistics::Summary;
 
@@ -31,6 +32,11 @@ struct Document {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     intervals: Vec<Interval>,
     times: Times,
+    /// How the command of each run ended.
+    exits: Vec<Exit>,
+    /// The run that a signal to tare cut short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupted: Option<Interrupted>,
 }
 
 #[derive(Serialize)]
@@ -38,6 +44,24 @@ struct Follow {
     mode: &'static str,
     /// Whether the counts include the command's execve.
     counts_exec: bool,
+}
+
+#[derive(Serialize)]
+struct Exit {
+    /// The exit status, or 128 + the signal's number.
+    status: u8,
+    /// The signal that killed the command.
+    signal: Option<i32>,
+    /// Whether tare ended the command, for example after `--timeout`.
+    ended_by_tare: bool,
+}
+
+#[derive(Serialize)]
+struct Interrupted {
+    /// Its number, from 1.
+    run: usize,
+    /// Whether its counts are in the document.
+    counted: bool,
 }
 
 #[derive(Serialize)]
@@ -114,7 +138,7 @@ pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io
         target: description.target.clone(),
         follow: description.in_cgroup.then_some(Follow { mode: "cgroup", counts_exec: true }),
         exact: description.exact,
-        runs: results.runs(),
+        runs: results.runs().number(),
         events: results.lines().iter().map(CountedEvent::from_line).collect(),
         intervals: intervals.0,
         times: Times {
@@ -123,8 +147,19 @@ pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io
             system_seconds: times.system,
             peak_memory_bytes: times.peak_memory,
         },
+        exits: results.runs().ended().iter().map(Exit::from_end).collect(),
+        interrupted: results
+            .runs()
+            .interrupted()
+            .map(|run| Interrupted { run: run.number, counted: run.is_counted }),
     };
     writeln!(out, "{}", plain_json(&serde_json::to_string_pretty(&document)?))
+}
+
+impl Exit {
+    fn from_end(end: &RunEnd) -> Self {
+        Self { status: end.exit.status, signal: end.exit.signal, ended_by_tare: end.by_tare }
+    }
 }
 
 impl CountedEvent {

@@ -1,7 +1,7 @@
 //! The results of `tare stat`: lines with counts, spreads and derived figures, and their output
 //! formats.
 //!
-//! `results` merges runs into lines. `text` writes the table, `csv` and `json_lines` the columns
+//! `results` merges runs into lines, `runs` keeps how each run ended. `text` writes the table, `csv` and `json_lines` the columns
 //! and keys of `perf stat`, `document` a JSON document in tare's own format.
 
 pub mod csv;
@@ -10,12 +10,15 @@ pub mod json_lines;
 mod line;
 mod plain_json;
 mod results;
+mod runs;
 mod spread;
 pub mod text;
 
 pub use line::{StatLine, Value};
 pub use results::{CountedRun, Description, MissingEvents, Results, ThreadNames, Times};
+pub use runs::{InterruptedRun, RunEnd, Runs};
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Which parts of the results are written.
@@ -46,3 +49,17 @@ pub enum Span {
 const NOT_COUNTED: &str = "<not counted>";
 /// perf's text for an event that could not be opened.
 const NOT_SUPPORTED: &str = "<not supported>";
+
+/// Returns the lines of each key, in the order in which the keys first occur. No group is empty.
+fn group_by_key(lines: &[StatLine]) -> Vec<Vec<&StatLine>> {
+    let mut groups: Vec<Vec<&StatLine>> = Vec::new();
+    let mut places = HashMap::new();
+    for line in lines {
+        let place = *places.entry(line.key).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(line);
+    }
+    groups
+}

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tare_events::{Event, Unavailable};
-use tare_kernel::child::ChildExit;
 
 use super::line::{StatLine, Value};
+use super::runs::{RunEnd, Runs};
 use crate::count::{
     CountOutcome, CountRow, Key, MetricInput, RepeatedCounts, RepeatedRow, Subject, derive_metric,
 };
@@ -41,8 +41,8 @@ pub struct CountedRun {
     pub names: ThreadNames,
     /// The index of the set of `--exact` that was counted; 0 if there is one set.
     pub set: usize,
-    /// The command's exit status and resource usage; `None` for an interval or without a command.
-    pub ended: Option<ChildExit>,
+    /// How the command ended; `None` for an interval or without a command.
+    pub ended: Option<RunEnd>,
     /// Time from the start of the run to its end, or to that of the interval.
     pub elapsed: Duration,
     /// Time that events were enabled, in the run or the interval.
@@ -86,9 +86,7 @@ pub struct Results {
     /// The index of each set's first subject. The subjects of a set are consecutive.
     first_of_set: Vec<Option<usize>>,
     repeated: RepeatedCounts,
-    ended: Vec<ChildExit>,
-    elapsed: Vec<f64>,
-    counted: Vec<f64>,
+    runs: Runs,
     /// The reasons for missing counts that were already reported.
     reported: Vec<Unavailable>,
 }
@@ -103,9 +101,7 @@ impl Results {
             subjects: Vec::new(),
             first_of_set: vec![None; sets],
             repeated: RepeatedCounts::default(),
-            ended: Vec::new(),
-            elapsed: Vec::new(),
-            counted: Vec::new(),
+            runs: Runs::default(),
             reported: Vec::new(),
         }
     }
@@ -118,9 +114,14 @@ impl Results {
         }
         self.repeated.add(&run.rows, |event| first + event);
         self.names.extend(run.names);
-        self.ended.extend(run.ended);
-        self.elapsed.push(run.elapsed.as_secs_f64());
-        self.counted.push(run.counted.as_secs_f64());
+        self.runs.add(run.ended, run.elapsed, run.counted);
+    }
+
+    /// Adds a run that a signal cut short: its counts only if there are no others.
+    pub fn add_interrupted(&mut self, run: CountedRun) {
+        if self.runs.interrupt().is_counted {
+            self.add(run);
+        }
     }
 
     /// Adds the events of a set that no run counted because there were fewer runs than sets; does
@@ -158,17 +159,23 @@ impl Results {
         &self.description
     }
 
-    /// The number of runs.
+    /// The runs.
     #[must_use]
-    pub fn runs(&self) -> usize {
-        self.elapsed.len()
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Returns one sentence each about failed runs and about an interrupted one.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.runs.notes(self.description.repeated)
     }
 
     /// Returns the lines of all runs together.
     #[must_use]
     pub fn lines(&self) -> Vec<StatLine> {
-        let elapsed = self.counted.iter().sum::<f64>() / self.counted.len().max(1) as f64;
-        self.build_lines(self.repeated.rows(), &self.subjects, &self.names, elapsed * 1e9)
+        let elapsed_ns = self.runs.mean_counted() * 1e9;
+        self.build_lines(self.repeated.rows(), &self.subjects, &self.names, elapsed_ns)
     }
 
     /// Returns the lines of an interval.
@@ -236,13 +243,7 @@ impl Results {
     /// The times of all runs.
     #[must_use]
     pub fn times(&self) -> Times {
-        let each = |get: fn(&ChildExit) -> f64| self.ended.iter().map(get).collect();
-        Times {
-            elapsed: self.elapsed.clone(),
-            user: each(|ended| ended.user.as_secs_f64()),
-            system: each(|ended| ended.system.as_secs_f64()),
-            peak_memory: each(|ended| ended.peak_memory as f64),
-        }
+        self.runs.times()
     }
 
     /// Returns the events of these rows that are unavailable, by reason. A reason that was already

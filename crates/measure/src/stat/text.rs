@@ -22,7 +22,7 @@ const VALUE: usize = 18;
 /// # Errors
 /// Fails if writing to `out` fails.
 pub fn write_totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::Result<()> {
-    let runs = results.runs();
+    let runs = results.runs().number();
     let lines = results.lines();
     let description = results.description();
     let repeated = description.repeated;
@@ -57,6 +57,9 @@ pub fn write_totals(out: &mut dyn Write, columns: Columns, results: &Results) ->
             summary.mean,
             if repeated { format_spread(&summary, 6) } else { String::new() }
         )?;
+    }
+    for note in results.notes() {
+        writeln!(out, "\n ({note})")?;
     }
     if description.in_cgroup {
         writeln!(
@@ -114,14 +117,14 @@ pub fn write_interval(
     })
 }
 
-/// Writes only the derived figures, those of consecutive lines with the same key on one line.
+/// Writes only the derived figures, those of lines with the same key on one line.
 fn write_metrics(
     out: &mut dyn Write,
     lines: &[StatLine],
     table: &Table,
     at: Option<Duration>,
 ) -> io::Result<()> {
-    for same in lines.chunk_by(|a, b| a.key == b.key) {
+    for same in super::group_by_key(lines) {
         let at = at.map_or_else(String::new, |at| format!("{:13.6} ", at.as_secs_f64()));
         let figures: Vec<String> = same
             .iter()
@@ -131,7 +134,7 @@ fn write_metrics(
                 })
             })
             .collect();
-        writeln!(out, "{at}{}{}", table.format_key(&same[0]), figures.join("   "))?;
+        writeln!(out, "{at}{}{}", table.format_key(same[0]), figures.join("   "))?;
     }
     Ok(())
 }

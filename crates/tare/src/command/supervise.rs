@@ -115,8 +115,9 @@ pub(crate) struct Ending {
     pub(crate) exited: Option<ChildExit>,
     /// The signal that asked tare to end.
     pub(crate) signal: Option<i32>,
+    /// Whether tare sent SIGTERM to the command by itself.
+    pub(crate) is_terminated: bool,
     has_command: bool,
-    is_terminated: bool,
 }
 
 impl Wake {

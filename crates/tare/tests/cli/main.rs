@@ -78,6 +78,7 @@ mod script_tracepoints;
 mod stat;
 mod stat_attr;
 mod stat_cgroup;
+mod stat_failed;
 mod stat_follow;
 mod stat_like_perf;
 mod stat_output;

@@ -135,5 +135,7 @@ fn one_run(
         cpu: ended.user + ended.system,
         peak_memory: ended.peak_memory,
         counts,
+        status: ended.status,
+        signal: ended.signal,
     })
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tare_events::EventGroup;
-use tare_kernel::child::{ChildExit, WaitingChild};
+use tare_kernel::child::WaitingChild;
 use tare_kernel::host::Topology;
 use tare_measure::count::{Aggregation, CountRow, Counters, Scope, Snapshot, sum_counts};
-use tare_measure::stat::{CountedRun, ThreadNames};
+use tare_measure::stat::{CountedRun, RunEnd, ThreadNames};
 
 use super::exact::{TURN, Turns};
 use super::session::StatSession;
@@ -252,7 +252,7 @@ impl LiveRun<'_> {
     fn summarize(
         &self,
         snapshots: &[Snapshot],
-        ended: Option<ChildExit>,
+        ended: Option<RunEnd>,
         elapsed: Duration,
         counted: Duration,
     ) -> CountedRun {
@@ -297,7 +297,8 @@ impl LiveRun<'_> {
             self.show_interval(on_interval)?;
         }
         let ending = self.supervisor.stop()?;
+        let ended = ending.exited.map(|exit| RunEnd { exit, by_tare: ending.is_terminated });
         let counted = self.counting.counted.min(elapsed);
-        Ok(EndedRun { run: self.summarize(&totals, ending.exited, elapsed, counted), ending })
+        Ok(EndedRun { run: self.summarize(&totals, ended, elapsed, counted), ending })
     }
 }

@@ -24,7 +24,7 @@ use self::output::StatWriter;
 use self::session::StatSession;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::stat::{Stat, StatTarget};
+use crate::cli::resolved::stat::{Stat, StatForm, StatTarget};
 use crate::command::record::wording::first_threads_only;
 use crate::command::supervise::Ending;
 use crate::exit::{Exit, Refusal, say};
@@ -70,6 +70,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
         writer.totals(&results)?;
     }
     writer.finish(&results)?;
+    tell_notes(stat, &results);
     let is_missing = results.rows().iter().any(|row| !matches!(row.last, CountOutcome::Counted(_)));
     Ok(match failed {
         Some(exit) => exit,
@@ -116,7 +117,11 @@ fn count_one_run(
         shell("--post", post)?;
     }
     tell_missing(stat, &results.take_missing(&ended.run.rows, &ended.run.subjects));
-    results.add(ended.run);
+    if ended.ending.signal.is_some() && !stat.command.is_empty() {
+        results.add_interrupted(ended.run);
+    } else {
+        results.add(ended.run);
+    }
     Ok(ended.ending)
 }
 
@@ -141,6 +146,15 @@ fn tell_missing(stat: &Stat, missing: &[MissingEvents]) {
         .map(|missing| format!("{} ({})", missing.events.join(", "), missing.reason))
         .collect();
     say(&format!("not counted: {}; see `tare doctor`", texts.join("; ")));
+}
+
+/// Names failed and interrupted runs on stderr where the output has no place for them: perf's forms
+/// don't, unless they are on stderr themselves.
+fn tell_notes(stat: &Stat, results: &Results) {
+    let has_place = matches!(stat.output.form, StatForm::Text | StatForm::Document);
+    if !has_place && !stat.output.is_without_messages() {
+        results.notes().iter().for_each(|note| say(note));
+    }
 }
 
 /// Runs the shell command of `--pre` or `--post`.

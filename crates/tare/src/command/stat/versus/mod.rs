@@ -88,8 +88,8 @@ fn write(
 fn fail(failure: RunFailure) -> Outcome {
     match failure {
         RunFailure::Interrupted(signal) => Ok(Exit::from_signal(signal)),
-        RunFailure::Status { status, .. } => {
-            Err(Refusal { exit: Exit::Command(status), message: failure.to_string() }.into())
+        RunFailure::Failed { exit, .. } => {
+            Err(Refusal { exit: Exit::Command(exit.status), message: failure.to_string() }.into())
         }
         RunFailure::Other(error) => Err(error),
     }

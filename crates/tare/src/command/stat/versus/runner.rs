@@ -28,7 +28,7 @@ use crate::command::supervise::run_to_exit;
 #[derive(Debug)]
 pub(super) enum RunFailure {
     /// The command exited with another status than 0.
-    Status { side: Side, status: u8 },
+    Failed { side: Side, exit: ChildExit },
     /// This signal asked tare to end.
     Interrupted(i32),
     /// Anything else.
@@ -38,9 +38,10 @@ pub(super) enum RunFailure {
 impl std::fmt::Display for RunFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Status { side, status } => write!(
+            Self::Failed { side, exit } => write!(
                 f,
-                "command {side:?} exited with status {status}: --command-output inherit shows its output, --ignore-failure compares failed runs too"
+                "command {side:?} {failure}: --command-output inherit shows its output, --ignore-failure compares failed runs too",
+                failure = exit.failure().unwrap_or_default()
             ),
             Self::Interrupted(signal) => write!(f, "ended by signal {signal}"),
             Self::Other(error) => write!(f, "{error:#}"),
@@ -126,7 +127,7 @@ impl<'a> Runner<'a> {
         }
         let snapshot = counters.read();
         if ended.status != 0 && !self.versus.ignore_failure {
-            return Err(RunFailure::Status { side, status: ended.status });
+            return Err(RunFailure::Failed { side, exit: ended });
         }
         let mut notes = self.notes.take().unwrap_or_else(|| self.event_notes(counters));
         let measurement = measurement(&ended, counters, &snapshot, &mut notes);
@@ -177,6 +178,8 @@ fn measurement(
         cpu: ended.user + ended.system,
         peak_memory: ended.peak_memory,
         counts,
+        status: ended.status,
+        signal: ended.signal,
     }
 }
 
