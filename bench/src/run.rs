@@ -51,7 +51,7 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
     Ok(Usage {
         elapsed_ns: nanos(ended.elapsed),
         cpu_ns: nanos(ended.user + ended.system),
-        peak_bytes: ended.peak_memory,
+        peak_bytes: ended.peak_memory.context("unknown peak memory")?,
     })
 }
 

@@ -144,7 +144,8 @@ impl Mutations<'_> {
         let described = Description { events: vec![event], ..Description::default() };
         let file = self.folder.join("empty");
         fs::write(&file, described.stream_beginning()?)?;
-        let of = |words: &&[&str]| Ok(self.read(words, &file)?.0.peak_memory);
+        let of =
+            |words: &&[&str]| self.read(words, &file)?.0.peak_memory.context("unknown peak memory");
         READ.iter().map(of).collect()
     }
 
@@ -161,7 +162,8 @@ impl Mutations<'_> {
             damage(&mut input, &mut rng);
             fs::write(&file, &input)?;
             let (ended, said) = self.read(READ[command], &file)?;
-            let memory = ended.peak_memory.saturating_sub(self.base[command] + input.len() as u64);
+            let peak_memory = ended.peak_memory.context("unknown peak memory")?;
+            let memory = peak_memory.saturating_sub(self.base[command] + input.len() as u64);
             let cpu = ended.user + ended.system;
             seen.memory = seen.memory.max(memory);
             seen.cpu = seen.cpu.max(cpu);

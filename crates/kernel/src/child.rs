@@ -23,6 +23,7 @@ use crate::exit;
 pub use crate::exit::ChildExit;
 use crate::host::open_files;
 use crate::inherited;
+use crate::lean_exec::{self, LeanExec, RESET, environ};
 use crate::signals::{Dispositions, Signals};
 
 /// A forked child that waits to be started. Dropped before that, it exits without executing
@@ -112,8 +113,34 @@ impl WaitingChild {
         files: &FileLimit,
         cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<Self, CommandError> {
+        Self::fork_as(command, signals, files, ForkOptions { cgroup, is_lean: false })
+    }
+
+    /// Forks like [`WaitingChild::fork_into`], and keeps this process's memory out of the command's
+    /// peak ([`ChildExit::peak_memory`]). The command starts some ten microseconds later.
+    ///
+    /// # Errors
+    /// As [`WaitingChild::fork_into`].
+    pub fn fork_lean(
+        command: &ChildCommand,
+        signals: &Signals,
+        files: &FileLimit,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, CommandError> {
+        Self::fork_as(command, signals, files, ForkOptions { cgroup, is_lean: true })
+    }
+
+    fn fork_as(
+        command: &ChildCommand,
+        signals: &Signals,
+        files: &FileLimit,
+        ForkOptions { cgroup, is_lean }: ForkOptions<'_>,
+    ) -> Result<Self, CommandError> {
         let (ours, childs) = channel()?;
-        let prepared = ExecPlan::new(command, signals, files, [&ours, &childs]);
+        let mut prepared = ExecPlan::new(command, signals, files, [&ours, &childs]);
+        if is_lean {
+            prepared.lean = LeanExec::prepare(&command.program, &prepared.args);
+        }
         let inside = cgroup.and_then(clone_into);
         let pid = match inside.map_or_else(fork, Ok)? {
             0 => run_child(&prepared),
@@ -128,8 +155,8 @@ impl WaitingChild {
 
     /// Forks like [`WaitingChild::fork`], but the child runs in this process's memory (`CLONE_VM`)
     /// on its own stack until its execve, which saves the kernel the copy of the page tables. The
-    /// drawback: the command's peak memory (`ru_maxrss`), which the kernel keeps across execve, is
-    /// at least this process's.
+    /// drawback: the command's peak memory, which the kernel keeps across execve, is at least this
+    /// process's.
     ///
     /// # Errors
     /// As [`WaitingChild::fork`].
@@ -172,8 +199,16 @@ impl WaitingChild {
     }
 }
 
-/// Creates the channel: tare's end and the child's. tare writes one byte to start the child; the
-/// child writes an errno if execve fails.
+/// How a child is forked.
+struct ForkOptions<'a> {
+    /// The folder of the cgroup that it begins in.
+    cgroup: Option<BorrowedFd<'a>>,
+    /// Whether the memory of this process is kept out of the command's peak.
+    is_lean: bool,
+}
+
+/// Creates the channel: tare's end and the child's. tare writes one byte to start the child. The
+/// child writes [`RESET`] if its peak memory was reset, and then an errno if execve fails.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
@@ -254,25 +289,18 @@ impl RunningChild {
             return Ok(self.ended);
         }
         self.ended = exit::wait(self.pid, self.started, options)?;
-        if self.ended.is_none() {
-            return Ok(None);
+        let Some(ended) = &mut self.ended else { return Ok(None) };
+        let report = ExecReport::read(&self.channel).unwrap_or_default();
+        if !report.is_peak_reset {
+            let own_peak = lean_exec::own_peak()?;
+            ended.peak_memory = ended.peak_memory.filter(|&peak| peak > own_peak);
         }
-        match self.exec_errno() {
+        match report.error {
             Some(error) => {
                 Err(CommandError::NotExecutable { program: mem::take(&mut self.name), error })
             }
             None => Ok(self.ended),
         }
-    }
-
-    /// Returns the error of the child's execve, if it failed. The channel is read only after the
-    /// child's exit, so that it never wakes tare while the command runs.
-    fn exec_errno(&self) -> Option<io::Error> {
-        let mut errno = [0; 4];
-        rustix::io::ioctl_fionbio(self.channel.as_fd(), true).ok()?;
-        let read =
-            rustix::io::retry_on_intr(|| rustix::io::read(&self.channel, &mut errno)).ok()?;
-        (read == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
     }
 
     /// Sends a signal, unless the child was waited for.
@@ -288,6 +316,33 @@ impl RunningChild {
     }
 }
 
+/// What the child reported about its execve.
+#[derive(Debug, Default)]
+struct ExecReport {
+    /// Whether the peak of its memory was reset before.
+    is_peak_reset: bool,
+    /// Why it failed.
+    error: Option<io::Error>,
+}
+
+impl ExecReport {
+    /// Reads the channel. Called only after the child's exit, so that the channel never wakes tare
+    /// while the command runs. `None` if the channel can't be read: the child wrote nothing.
+    fn read(channel: &OwnedFd) -> Option<Self> {
+        let mut bytes = [0; 5];
+        rustix::io::ioctl_fionbio(channel.as_fd(), true).ok()?;
+        let length = rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut bytes)).ok()?;
+        let read = &bytes[..length];
+        let (is_peak_reset, errno) = match read.strip_prefix(&[RESET]) {
+            // An errno has four bytes, the first of which may be of the same value.
+            Some(rest) if length != 4 => (true, rest),
+            _ => (false, read),
+        };
+        let error = errno.try_into().ok().map(i32::from_ne_bytes);
+        Some(Self { is_peak_reset, error: error.map(io::Error::from_raw_os_error) })
+    }
+}
+
 /// Bytes of the stack of a child that shares this process's memory.
 const STACK: usize = 64 << 10;
 
@@ -296,7 +351,7 @@ const STACK: usize = 64 << 10;
 struct ExecPlan {
     program: CString,
     /// The arguments that `argv` and `shell_argv` point to.
-    _args: Vec<CString>,
+    args: Vec<CString>,
     argv: Vec<*const c_char>,
     /// For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
     shell_argv: Vec<*const c_char>,
@@ -305,6 +360,8 @@ struct ExecPlan {
     files: FileLimit,
     /// The child's end of the channel, and tare's.
     channel: [RawFd; 2],
+    /// Keeps this process's memory out of the command's peak.
+    lean: Option<LeanExec>,
 }
 
 impl ExecPlan {
@@ -323,13 +380,14 @@ impl ExecPlan {
         shell_argv.extend(argv.iter().skip(1));
         Self {
             program,
-            _args: args,
+            args,
             argv,
             shell_argv,
             standard: command.standard.each_ref().map(|file| file.as_ref().map(AsRawFd::as_raw_fd)),
             dispositions: signals.before(),
             files: *files,
             channel: [childs.as_raw_fd(), ours.as_raw_fd()],
+            lean: None,
         }
     }
 }
@@ -378,13 +436,6 @@ extern "C" fn child_main(prepared: *mut c_void) -> c_int {
     run_child(unsafe { &*prepared.cast_const().cast() })
 }
 
-// SAFETY: POSIX defines this variable (environ(7)); the `libc` crate names it for some C libraries
-// only.
-#[allow(unsafe_code)]
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
 /// The child's side of the fork.
 fn run_child(prepared: &ExecPlan) -> ! {
     let [channel, tares] = prepared.channel;
@@ -421,6 +472,9 @@ fn run_child(prepared: &ExecPlan) -> ! {
             if let Some(file) = file {
                 libc::dup2(file, fd);
             }
+        }
+        if let Some(lean) = &prepared.lean {
+            lean.execute(channel);
         }
         let mut errno = execve(&prepared.program, &prepared.argv, environ);
         if errno == libc::ENOEXEC {
@@ -573,15 +627,41 @@ mod tests {
         }
     }
 
-    /// A process that shares tare's memory inherits tare's peak memory.
+    /// The kernel keeps the peak of a process's memory over execve.
     #[test]
-    fn a_forked_child_has_a_lower_peak_memory_than_a_sharing_one() {
+    fn peak_memory_is_the_commands_own_or_unknown() {
         let signals = Signals::block().unwrap();
         let command = ChildCommand::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
-        let [forked, shared] = [WaitingChild::fork, WaitingChild::fork_sharing].map(|fork| {
-            let child = fork(&command, &signals, &FileLimit::now()).unwrap();
-            child.start().unwrap().wait().unwrap().peak_memory
-        });
-        assert!(forked < shared, "{forked}, {shared}");
+        let files = FileLimit::now();
+        // A copy of this process has as much.
+        let own = vec![1u8; 64 << 20];
+        let peak = |child: WaitingChild| child.start().unwrap().wait().unwrap().peak_memory;
+        let lean = peak(WaitingChild::fork_lean(&command, &signals, &files, None).unwrap());
+        assert!(lean.is_some_and(|peak| peak > 0 && peak < 16 << 20), "{lean:?}");
+        assert_eq!(peak(WaitingChild::fork(&command, &signals, &files).unwrap()), None);
+        assert_eq!(peak(WaitingChild::fork_sharing(&command, &signals, &files).unwrap()), None);
+        drop(own);
+    }
+
+    /// Whatever the execve needs survives: arguments, environment, and the shell for a script.
+    #[test]
+    fn a_lean_child_gets_its_arguments_and_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        std::fs::write(&script, "[ \"$1/$2\" = \"a b/\" ] && [ -n \"$PATH\" ]\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).unwrap();
+        let signals = Signals::block().unwrap();
+        let words = [script.to_str().unwrap(), "a b", ""];
+        let command = ChildCommand::find(&words, None).unwrap();
+        for _ in 0..20 {
+            let child =
+                WaitingChild::fork_lean(&command, &signals, &FileLimit::now(), None).unwrap();
+            let ended = child.start().unwrap().wait().unwrap();
+            assert_eq!((ended.status, ended.signal), (0, None));
+        }
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        let child = WaitingChild::fork_lean(&command, &signals, &FileLimit::now(), None).unwrap();
+        assert_eq!(child.start().unwrap().wait().unwrap_err().status(), 126);
     }
 }

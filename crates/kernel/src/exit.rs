@@ -16,8 +16,9 @@ pub struct ChildExit {
     pub user: Duration,
     /// CPU time in the kernel.
     pub system: Duration,
-    /// The largest resident set of any of its processes in bytes (`ru_maxrss`).
-    pub peak_memory: u64,
+    /// The largest resident set of any of its processes in bytes (`ru_maxrss`). `None` where the
+    /// kernel's figure may be that of the forked process before its execve.
+    pub peak_memory: Option<u64>,
     /// Page faults, minor and major.
     pub page_faults: u64,
     /// Context switches, voluntary or not.
@@ -96,7 +97,7 @@ pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Optio
         elapsed,
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
-        peak_memory: count(usage.ru_maxrss).saturating_mul(1024),
+        peak_memory: Some(count(usage.ru_maxrss).saturating_mul(1024)),
         page_faults: count(usage.ru_minflt).saturating_add(count(usage.ru_majflt)),
         context_switches: count(usage.ru_nvcsw).saturating_add(count(usage.ru_nivcsw)),
     }))

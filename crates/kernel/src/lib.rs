@@ -25,6 +25,7 @@ pub mod histogram;
 pub mod host;
 mod inherited;
 pub mod kept_counts;
+mod lean_exec;
 mod mapping;
 pub mod mounts;
 pub mod open;

@@ -176,7 +176,7 @@ impl Scratch<'_> {
         Ok(TrialResult {
             elapsed_s: ended.elapsed.as_secs_f64(),
             cpu_s,
-            peak_bytes: ended.peak_memory,
+            peak_bytes: ended.peak_memory.context("unknown peak memory")?,
             file_bytes,
             cached_bytes,
             first_pass_s,

@@ -60,7 +60,7 @@ impl SimulatedMachine {
         Measurement {
             elapsed: Duration::from_secs_f64(seconds),
             cpu: Duration::from_secs_f64(cpu),
-            peak_memory,
+            peak_memory: Some(peak_memory),
             counts,
             ..Measurement::default()
         }

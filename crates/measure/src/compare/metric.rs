@@ -18,8 +18,9 @@ pub struct Measurement {
     pub elapsed: Duration,
     /// User and system time, including that of children it waited for.
     pub cpu: Duration,
-    /// The largest resident set of its process, or of a descendant that was waited for, in bytes.
-    pub peak_memory: u64,
+    /// The largest resident set of its process, or of a descendant that was waited for, in bytes;
+    /// `None` if it isn't known.
+    pub peak_memory: Option<u64>,
     /// The count of each event in its unit, in the events' order; an estimate if the event was
     /// multiplexed, `None` if it wasn't counted.
     pub counts: Vec<Option<f64>>,
@@ -116,13 +117,13 @@ impl Metric {
         }
     }
 
-    /// Its value in one run, in its unit; `None` if the event wasn't counted.
+    /// Its value in one run, in its unit; `None` if it isn't known.
     #[must_use]
     pub fn value_in(&self, run: &Measurement) -> Option<f64> {
         match self {
             Self::Time => Some(run.elapsed.as_secs_f64()),
             Self::CpuTime => Some(run.cpu.as_secs_f64()),
-            Self::PeakMemory => Some(run.peak_memory as f64),
+            Self::PeakMemory => run.peak_memory.map(|bytes| bytes as f64),
             Self::Event { index, .. } => run.counts.get(*index).copied().flatten(),
         }
     }

@@ -69,7 +69,8 @@ struct Times {
     elapsed_seconds: Vec<f64>,
     user_seconds: Vec<f64>,
     system_seconds: Vec<f64>,
-    peak_memory_bytes: Vec<f64>,
+    /// `null` where the kernel refused to leave tare's own memory out.
+    peak_memory_bytes: Vec<Option<u64>>,
 }
 
 #[derive(Debug, Serialize)]

@@ -15,8 +15,8 @@ mod spread;
 pub mod text;
 
 pub use line::{StatLine, Value};
-pub use results::{CountedRun, Description, MissingEvents, Results, ThreadNames, Times};
-pub use runs::{InterruptedRun, RunEnd, Runs};
+pub use results::{CountedRun, Description, MissingEvents, Results, ThreadNames};
+pub use runs::{InterruptedRun, RunEnd, Runs, Times};
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tare_events::{Event, Unavailable};
 
 use super::line::{StatLine, Value};
-use super::runs::{RunEnd, Runs};
+use super::runs::{RunEnd, Runs, Times};
 use crate::count::{
     CountOutcome, CountRow, Key, MetricInput, RepeatedCounts, RepeatedRow, Subject, derive_metric,
 };
@@ -62,19 +62,6 @@ pub struct MissingEvents {
 fn thread_name(key: Key, names: &ThreadNames) -> Option<String> {
     let Key::Thread(tid) = key else { return None };
     Some(format!("{}-{tid}", names.get(&tid).map_or("?", String::as_str)))
-}
-
-/// The resources that each run used.
-#[derive(Clone, Debug)]
-pub struct Times {
-    /// Elapsed seconds of each run.
-    pub elapsed: Vec<f64>,
-    /// Seconds in user mode of each run with a command.
-    pub user: Vec<f64>,
-    /// Seconds in the kernel of each run with a command.
-    pub system: Vec<f64>,
-    /// Peak memory in bytes of each run with a command.
-    pub peak_memory: Vec<f64>,
 }
 
 /// The results of all runs so far.

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use tare_kernel::child::ChildExit;
 
-use super::results::Times;
-
 /// Number of failed runs that a note describes one by one.
 const DESCRIBED: usize = 5;
 
@@ -32,6 +30,19 @@ pub struct InterruptedRun {
     pub number: usize,
     /// Whether its counts are in the results: only if no run before it was complete.
     pub is_counted: bool,
+}
+
+/// The resources that each run used.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// Elapsed seconds of each run.
+    pub elapsed: Vec<f64>,
+    /// Seconds in user mode of each run with a command.
+    pub user: Vec<f64>,
+    /// Seconds in the kernel of each run with a command.
+    pub system: Vec<f64>,
+    /// Peak memory in bytes of each run with a command; `None` where it isn't known.
+    pub peak_memory: Vec<Option<u64>>,
 }
 
 /// The runs whose counts are in the results, and the one that was interrupted.
@@ -89,7 +100,7 @@ impl Runs {
             elapsed: self.elapsed.clone(),
             user: each(|exit| exit.user.as_secs_f64()),
             system: each(|exit| exit.system.as_secs_f64()),
-            peak_memory: each(|exit| exit.peak_memory as f64),
+            peak_memory: self.ended.iter().map(|ended| ended.exit.peak_memory).collect(),
         }
     }
 
@@ -142,7 +153,7 @@ mod tests {
             elapsed: Duration::ZERO,
             user: Duration::ZERO,
             system: Duration::ZERO,
-            peak_memory: 0,
+            peak_memory: None,
             page_faults: 0,
             context_switches: 0,
         };

@@ -420,7 +420,7 @@ mod tests {
             elapsed: Duration::ZERO,
             user: Duration::ZERO,
             system: Duration::ZERO,
-            peak_memory: 0,
+            peak_memory: None,
             page_faults: 0,
             context_switches: 0,
         })

@@ -124,3 +124,30 @@ fn derived_figures_of_one_cpu_are_on_one_line() {
     assert_eq!(lines.len(), 1, "{text}");
     assert!(lines[0].contains("cpu-clock") && lines[0].contains("page-faults"), "{text}");
 }
+
+/// The kernel keeps the peak of the forked tare over execve.
+#[test]
+fn peak_memory_is_the_commands_own() {
+    let measured = |words: &[&str]| {
+        let options = ["--json", "-o", "-", "-e", "task-clock", "--"];
+        let document = document(&stat(&[&options, words].concat()));
+        document["times"]["peak_memory_bytes"][0].as_u64()
+    };
+    let three = crate::support::workload("three");
+    let Some(bytes) = measured(&[three.to_str().unwrap()]) else {
+        return println!("skipped: the kernel doesn't reset the peak");
+    };
+    assert!(bytes < 700_000, "three instructions took {bytes} bytes");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("peak");
+    let words = ["sh", "-c", "x=$(seq 100000); :"];
+    let peak = std::process::Command::new(crate::support::workload("peak"))
+        .arg(&file)
+        .args(words)
+        .status();
+    assert!(peak.unwrap().success());
+    let expected = 1024 * fs::read_to_string(&file).unwrap().trim().parse::<u64>().unwrap();
+    let bytes = measured(&words).unwrap();
+    // The kernel's figures are off by some pages for each CPU.
+    assert!(bytes.abs_diff(expected) < 1 << 20, "{bytes}, {expected}");
+}

@@ -13,7 +13,7 @@ use tare_measure::stat::{CountedRun, RunEnd, ThreadNames};
 use super::exact::{TURN, Turns};
 use super::session::StatSession;
 use crate::cli::resolved::schedule::Begin;
-use crate::cli::resolved::stat::StatTarget;
+use crate::cli::resolved::stat::{StatForm, StatTarget};
 use crate::command::control::{Control, Order};
 use crate::command::supervise::{EndCause, Ending, Supervisor, Wake};
 
@@ -47,9 +47,11 @@ pub(super) fn run(
     let folder = cgroup.as_ref().map(AsFd::as_fd);
     let signals = session.signals;
     let files = &session.files;
-    // A child that shares tare's memory starts faster. The kernel then counts tare's memory as its
-    // peak, which the document shows.
+    // Only the document shows the command's peak memory. Otherwise a child that shares tare's memory
+    // starts faster.
+    let shows_peak = session.stat.output.form == StatForm::Document;
     let fork = |command| match folder {
+        _ if shows_peak => WaitingChild::fork_lean(command, signals, files, folder),
         Some(_) => WaitingChild::fork_into(command, signals, files, folder),
         None => WaitingChild::fork_sharing(command, signals, files),
     };

@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
 
     fn one_run(&mut self, side: Side) -> Result<Measurement, RunFailure> {
         let command = if side == Side::A { &self.a } else { &self.b };
-        let child = WaitingChild::fork(command, &self.signals, &self.files)?;
+        let child = WaitingChild::fork_lean(command, &self.signals, &self.files, None)?;
         let scope = Scope::Command(child.pid());
         let groups = std::slice::from_ref(&self.stat.events.groups);
         let opener =
