@@ -213,7 +213,11 @@ mod tests {
     const RULES: Rules = Rules { min_effect: 0.01, seed: 1 };
 
     fn pairs_of_counts(a: &[f64], b: &[f64]) -> Vec<Pair> {
-        let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
+        let run = |x: f64| Measurement {
+            counts: vec![Some(x)],
+            peak_memory: Some(0),
+            ..Measurement::default()
+        };
         a.iter().zip(b).map(|(&a, &b)| Pair { first: Side::A, a: run(a), b: run(b) }).collect()
     }
 
