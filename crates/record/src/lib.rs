@@ -109,6 +109,6 @@ pub use follow::Following;
 pub use options::RecorderOptions;
 pub use own_threads::event_filter;
 pub use recorder::Recorder;
-pub use recording::{Recording, RecordingResult, RecordingState, Status, StopReason};
+pub use recording::{Recording, RecordingResult, RecordingState, SlowRate, Status, StopReason};
 pub use session::{Backend, CostOfSample, Start};
 pub use warning::{Feature, FinishedFile, Notice, RingLimit, Warning};

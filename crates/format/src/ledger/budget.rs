@@ -33,6 +33,18 @@ impl RateChange {
     }
 }
 
+/// Why sampling is slower than requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SlowRateCause {
+    /// Samples at the requested rate would exceed the budget.
+    Samples,
+    /// The recorder's own CPU time used up the budget.
+    Recorder,
+    /// The kernel throttled the events.
+    Throttling,
+}
+
 /// A sampling budget, and how it was used.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Budget {

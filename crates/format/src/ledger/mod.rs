@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::note;
 
-pub use budget::{Budget, RateChange};
+pub use budget::{Budget, RateChange, SlowRateCause};
 pub use estimate::Estimate;
 pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use kept_binaries::KeptBinaries;

@@ -8,18 +8,21 @@
 
 use std::time::Duration;
 
+use tare_format::ledger::SlowRateCause;
+
 /// Share of the budget to which predictions are limited, as they have errors.
 const MARGIN: f64 = 0.9;
 /// A faster step is taken if one costs at most this share of the remaining budget.
 const ROOM: f64 = 0.9;
-/// Weight of the latest observation in the recorder's share.
-const LATEST: f64 = 0.3;
+/// Time over which the recorder's share is averaged: the weight of earlier observations falls by e.
+/// The recorder works in bursts, for example when it reads the symbols of a new program.
+const MEMORY: Duration = Duration::from_secs(4);
 /// Factor by which the weight of earlier samples falls per observation.
 const EARLIER: f64 = 0.8;
 /// An observation of n times this length counts as n, a shorter one as one.
 const LOOK: Duration = Duration::from_millis(500);
-/// Observations at a step before a faster one is tried. The number doubles each time that a try
-/// fails, up to the second constant.
+/// Observations at a step before a faster one is tried. The number doubles each time that a try of
+/// the next step fails, up to the second constant.
 const PATIENCE: u32 = 8;
 const MOST_PATIENCE: u32 = 256;
 
@@ -55,13 +58,45 @@ pub(super) struct Controller {
     samples: SamplesCost,
     cpus: usize,
     step: usize,
-    /// The recorder's share of the recorded CPUs' time, weighted towards the latest; `None` before
-    /// the first observation.
-    recorder: Option<f64>,
+    /// The recorder's share of the recorded CPUs' time.
+    recorder: LatestMean,
     observations_here: u32,
     patience: u32,
-    /// Whether the last change was to a faster step.
+    /// Whether the last change was to the next faster step, without the certainty that it fits.
     tried: bool,
+    /// Why a slower step was taken last.
+    slowed_by: SlowRateCause,
+}
+
+/// A mean over time, weighted towards the latest. The time before the first observation counts as
+/// [`LatestMean::UNSEEN`] of 0.
+#[derive(Debug)]
+struct LatestMean {
+    sum: f64,
+    weight: f64,
+}
+
+impl LatestMean {
+    const UNSEEN: Duration = Duration::from_millis(500);
+
+    fn new() -> Self {
+        Self { sum: 0.0, weight: Self::weight(Self::UNSEEN) }
+    }
+
+    /// Returns the weight of a time, of 1 for an endless one.
+    fn weight(time: Duration) -> f64 {
+        -(-time.as_secs_f64() / MEMORY.as_secs_f64()).exp_m1()
+    }
+
+    fn add(&mut self, value: f64, time: Duration) {
+        let weight = Self::weight(time);
+        self.sum = self.sum * (1.0 - weight) + value * weight;
+        self.weight = self.weight * (1.0 - weight) + weight;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.weight
+    }
 }
 
 impl Controller {
@@ -73,10 +108,11 @@ impl Controller {
             samples: SamplesCost::default(),
             cpus: cpus.max(1),
             step: 0,
-            recorder: None,
+            recorder: LatestMean::new(),
             observations_here: 0,
             patience: PATIENCE,
             tried: false,
+            slowed_by: SlowRateCause::Samples,
         };
         new.step = new.fastest_within(MARGIN * budget);
         new
@@ -101,10 +137,34 @@ impl Controller {
             .unwrap_or(self.costs.len().saturating_sub(1))
     }
 
+    /// Returns the fastest step that fits even if the recorder's time rises with the rate.
+    fn fastest_certain(&self, share: f64) -> usize {
+        let Some(here) = self.costs.get(self.step).filter(|cost| **cost > 0.0) else {
+            return self.step;
+        };
+        let of_loops = self.kernel_cost_ratio();
+        let recorder_of_here = self.recorder.mean() / here;
+        self.costs
+            .iter()
+            .position(|cost| cost * (of_loops + recorder_of_here) <= share)
+            .map_or(self.step, |step| step.min(self.step))
+    }
+
+    /// Returns the reason why the step isn't the fastest; `None` if it is.
+    pub(super) fn slow_cause(&self) -> Option<SlowRateCause> {
+        if self.step == 0 {
+            None
+        } else if self.step <= self.fastest_within(MARGIN * self.budget) {
+            Some(SlowRateCause::Samples)
+        } else {
+            Some(self.slowed_by)
+        }
+    }
+
     /// Whether even the slowest step exceeds the budget; it is used all the same.
     pub(super) fn is_floor_over_budget(&self) -> bool {
         self.costs.last().is_some_and(|cost| {
-            cost * self.kernel_cost_ratio() + self.recorder.unwrap_or(0.0) > self.budget
+            cost * self.kernel_cost_ratio() + self.recorder.mean() > self.budget
         })
     }
 
@@ -114,14 +174,13 @@ impl Controller {
             return false;
         }
         let share = seen.recorder.as_secs_f64() / (seen.enabled.as_secs_f64() * self.cpus as f64);
-        let recorder = self.recorder.map_or(share, |before| before + LATEST * (share - before));
-        self.recorder = Some(recorder);
+        self.recorder.add(share, seen.enabled);
         let weigh = |before: f64, latest: f64| EARLIER * before + latest;
         self.samples.of_loops = weigh(self.samples.of_loops, seen.samples.of_loops);
         self.samples.all = weigh(self.samples.all, seen.samples.all);
         let looks = u32::try_from(seen.enabled.as_millis() / LOOK.as_millis()).unwrap_or(u32::MAX);
         self.observations_here = self.observations_here.saturating_add(looks.max(1));
-        let left = MARGIN * self.budget - recorder;
+        let left = MARGIN * self.budget - self.recorder.mean();
         let slowest = self.costs.len().saturating_sub(1);
         // If the kernel throttles, this step is too fast, whatever was predicted.
         let needed = if seen.throttled > 0 {
@@ -130,20 +189,38 @@ impl Controller {
             self.fastest_within(left)
         };
         let next = if needed > self.step {
-            if std::mem::take(&mut self.tried) {
+            let has_failed_at_once = self.observations_here <= 2 * PATIENCE;
+            if std::mem::take(&mut self.tried) && has_failed_at_once {
                 self.patience = (2 * self.patience).min(MOST_PATIENCE);
             }
+            self.slowed_by = if seen.throttled > 0 {
+                SlowRateCause::Throttling
+            } else {
+                SlowRateCause::Recorder
+            };
             needed
-        } else if self.observations_here >= self.patience
-            && self.fastest_within(ROOM * left) < self.step
-        {
-            self.tried = true;
-            self.step - 1
+        } else if let Some(faster) = self.faster(left) {
+            faster
         } else {
             return false;
         };
         self.observations_here = 0;
         std::mem::replace(&mut self.step, next) != next
+    }
+
+    /// Returns a faster step to take now: one that certainly fits, or the next one, for a try.
+    fn faster(&mut self, left: f64) -> Option<usize> {
+        let certain = self.fastest_certain(ROOM * MARGIN * self.budget);
+        if certain < self.step && self.observations_here >= PATIENCE {
+            self.tried = false;
+            self.patience = PATIENCE;
+            return Some(certain);
+        }
+        if self.observations_here < self.patience || self.fastest_within(ROOM * left) >= self.step {
+            return None;
+        }
+        self.tried = true;
+        Some(self.step - 1)
     }
 }
 
@@ -180,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn slows_down_at_once_and_speeds_up_with_patience() {
+    fn slows_down_within_seconds_and_speeds_up_with_patience() {
         let mut controller = Controller::new(0.01, costs(), 2);
         assert_eq!(controller.step(), 1, "1% is not below 90% of 1%");
         assert_eq!(observations(&mut controller, 4, |_| 0.0002), 0);
-        observations(&mut controller, 12, |_| 0.005);
+        observations(&mut controller, 24, |_| 0.005);
         assert_eq!(controller.step(), 2);
         assert!(!controller.is_floor_over_budget());
         observations(&mut controller, 40, |_| 0.0002);
@@ -195,12 +272,55 @@ mod tests {
     fn a_long_observation_counts_as_several() {
         let seen_in_4_looks = |look_ms| {
             let mut controller = Controller::new(0.01, costs(), 2);
-            observations(&mut controller, 1, |_| 0.005);
+            observations(&mut controller, 7, |_| 0.005);
             assert_eq!(controller.step(), 2);
             (0..4).for_each(|_| _ = controller.observe(observation_of(look_ms)));
             controller.step()
         };
         assert_eq!((seen_in_4_looks(250), seen_in_4_looks(2000)), (2, 1));
+    }
+
+    /// 999 Hz and slower by factors of two thirds, down to 19 Hz, at 7 us.
+    fn costs_of_top() -> Vec<f64> {
+        let hz = [999.0, 666.0, 444.0, 296.0, 197.0, 131.0, 87.0, 58.0, 38.0, 25.0, 19.0];
+        hz.map(|hz| hz * 7e-6).to_vec()
+    }
+
+    #[test]
+    fn recovers_within_seconds_after_a_burst_of_work() {
+        let mut controller = Controller::new(0.01, costs_of_top(), 2);
+        assert_eq!(controller.step(), 0);
+        observations(&mut controller, 40, |_| 0.0005);
+        observations(&mut controller, 4, |_| 0.1);
+        assert_eq!(
+            (controller.step(), controller.slow_cause()),
+            (10, Some(SlowRateCause::Recorder))
+        );
+        let quiet = |controller: &mut Controller, seconds: usize| {
+            observations(controller, 4 * seconds, |_| 0.0005);
+            controller.step()
+        };
+        assert!(quiet(&mut controller, 20) < 5, "at {}", controller.step());
+        assert_eq!(quiet(&mut controller, 20), 0);
+        assert_eq!(controller.slow_cause(), None);
+    }
+
+    #[test]
+    fn short_bursts_of_work_leave_the_rate_usable() {
+        let mut controller = Controller::new(0.01, costs_of_top(), 2);
+        // 5% in a quarter of a second every ten, 0.2% on average.
+        let mut slow = 0;
+        for look in 0..4 * 300 {
+            observations(&mut controller, 1, |_| if look % 40 == 5 { 0.05 } else { 0.001 });
+            slow += usize::from(controller.step() > 3);
+        }
+        assert!(slow < 120, "below 296 Hz in {slow} of 1200 observations");
+    }
+
+    #[test]
+    fn samples_that_are_too_expensive_are_the_cause_of_a_slow_rate() {
+        let controller = Controller::new(0.001, costs_of_top(), 2);
+        assert_eq!((controller.step(), controller.slow_cause()), (6, Some(SlowRateCause::Samples)));
     }
 
     #[test]

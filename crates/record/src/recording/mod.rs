@@ -40,6 +40,7 @@ use self::hotplug::Hotplug;
 use self::ledger::Baseline;
 use self::modules::Modules;
 use self::rate_control::RateControl;
+pub use self::rate_control::SlowRate;
 use self::snapshot::Snapshots;
 use self::targets::TargetTasks;
 use crate::capture::opening::Events;

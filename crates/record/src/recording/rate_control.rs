@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tare_format::abi::Sampling;
 use tare_format::file::note;
-use tare_format::ledger::{self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf};
+use tare_format::ledger::{
+    self, Ledger, RateChange, SampleCost, SamplingCost, ShareOf, SlowRateCause,
+};
 
 use super::budget::{Controller, Observation, SamplesCost};
 use super::ledger::nanos;
@@ -89,6 +91,15 @@ impl RateControl {
     }
 }
 
+/// A sampling frequency that the budget doesn't allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowRate {
+    /// The requested frequency, the highest of all events in Hz.
+    pub requested_hz: u64,
+    /// Why sampling is slower.
+    pub cause: SlowRateCause,
+}
+
 /// Returns the frequency of each event at a step; 0 for events without one.
 fn rates_at(rates: &[Vec<u64>], step: usize) -> Vec<u64> {
     rates.iter().map(|of| of.get(step).or(of.last()).copied().unwrap_or(0)).collect()
@@ -168,6 +179,16 @@ impl Recording {
             Sampling::Period(_) | Sampling::None => None,
         });
         rates.max()
+    }
+
+    /// Returns the requested frequency, the highest of all events in Hz, and why sampling is slower;
+    /// `None` if it isn't.
+    #[must_use]
+    pub fn slow_rate(&self) -> Option<SlowRate> {
+        let control = self.sources.rate_control.as_ref()?;
+        let cause = control.controller.slow_cause()?;
+        let requested_hz = rates_at(&control.rates, 0).into_iter().max()?;
+        Some(SlowRate { requested_hz, cause })
     }
 
     /// Returns the result of the budget, for a ledger that has its costs.

@@ -111,6 +111,8 @@ impl CostMeter {
         LiveFigures {
             window_s: self.window.as_secs_f64(),
             hz: recording.rate_hz(),
+            requested_hz: recording.slow_rate().map(|slow| slow.requested_hz),
+            slow_cause: recording.slow_rate().map(|slow| slow.cause),
             own_cpu_percent: 100.0 * (now.own_cpu_s - before.own_cpu_s) / passed_s,
             samples_percent: samples_s.map(|samples_s| 100.0 * samples_s / cpu_s),
             is_paused,
