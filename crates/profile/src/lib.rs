@@ -22,6 +22,7 @@ mod detail;
 mod details;
 mod diff;
 mod exact;
+mod files;
 mod filter;
 mod ids;
 mod key;
@@ -55,7 +56,8 @@ pub use samples::{
     StoredSample, Term,
 };
 pub use tables::{
-    Dso, ExactCount, ProfileEvent, ProfileFrame, SourceLine, Space, Symbol, Thread, Weight,
+    Dso, ExactCount, MappedFile, MappedRange, ProfileEvent, ProfileFrame, SourceLine, Space,
+    Symbol, Thread, Weight,
 };
 pub use unnamed::{BinaryFile, MissingSymbols, NamingAdvice};
 pub use unwinding::{EndReasonCount, FramePointers, Sufficient, Unwinding};

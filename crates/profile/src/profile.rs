@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 
 use crate::detail::DetailTable;
+use crate::files::FileTable;
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
 use crate::losses::Losses;
 use crate::rows::{Row, RowTable};
 use crate::stacks::Stacks;
-use crate::tables::{Dso, ProfileEvent, ProfileFrame, Symbol, Thread, Weight};
+use crate::tables::{
+    Dso, MappedFile, MappedRange, ProfileEvent, ProfileFrame, Symbol, Thread, Weight,
+};
 use crate::threads::ThreadTable;
 
 /// Summed samples. Ids are valid in the profile that returned them.
@@ -16,10 +19,10 @@ pub struct Profile {
     strings: Set<Box<[u8]>>,
     events: Vec<ProfileEvent>,
     pub(crate) threads: ThreadTable,
-    dsos: Set<Dso>,
     symbols: Set<Symbol>,
     frames: Set<ProfileFrame>,
     stacks: Stacks,
+    files: FileTable,
     pub(crate) details: DetailTable,
     pub(crate) rows: RowTable,
     /// The account of everything that the rows lack.
@@ -62,7 +65,7 @@ impl Profile {
 
     /// Adds a file.
     pub fn add_dso(&mut self, dso: Dso) -> DsoId {
-        self.dsos.insert(dso)
+        self.files.add(dso)
     }
 
     /// Adds a function.
@@ -140,6 +143,28 @@ impl Profile {
         ReplacedRows(now)
     }
 
+    /// Notes that a file was mapped. Further mappings of the same part are ignored.
+    pub fn add_mapping(&mut self, dso: DsoId, range: MappedRange, build_id: &[u8]) {
+        self.files.add_mapping(dso, range, build_id);
+    }
+
+    /// The mappings of a file; `None` if none was noted.
+    #[must_use]
+    pub fn mapped_file(&self, dso: DsoId) -> Option<&MappedFile> {
+        self.files.mapped_file(dso)
+    }
+
+    /// Sets the name that a function has in its file, if that isn't the displayed one.
+    pub fn set_linkage_name(&mut self, symbol: SymbolId, name: StringId) {
+        self.files.set_linkage_name(symbol, name);
+    }
+
+    /// The name that a function has in its file, if it was set.
+    #[must_use]
+    pub fn linkage_name(&self, symbol: SymbolId) -> Option<StringId> {
+        self.files.linkage_name(symbol)
+    }
+
     /// Sets a thread's last name.
     pub fn name_thread(&mut self, thread: ThreadId, name: StringId) {
         self.threads.set_name(thread, name);
@@ -187,7 +212,7 @@ impl Profile {
     /// A file.
     #[must_use]
     pub fn dso(&self, id: DsoId) -> Option<&Dso> {
-        self.dsos.get(id)
+        self.files.dso(id)
     }
 
     /// A function.

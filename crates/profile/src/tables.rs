@@ -82,8 +82,8 @@ pub struct ProfileFrame {
     /// The function, or the reason in words why it is unknown.
     pub function: Result<SymbolId, StringId>,
     /// The start of the function, 0 if it is inlined; if that is unknown, the address in the file;
-    /// without a file, the address in the address space. Frames that will be replaced have the
-    /// sampled address.
+    /// without a file, the address in the address space. Frames that will be replaced, and all if
+    /// addresses are kept, have the sampled address.
     pub address: u64,
     /// Whether the function is inlined into that of the next frame.
     pub is_inlined: bool,
@@ -111,6 +111,37 @@ pub struct SourceLine {
     pub line: u32,
     /// Column from 1; 0 if unknown.
     pub column: u32,
+    /// Line of the function's declaration, from 1; 0 if unknown.
+    pub first_line: u32,
+}
+
+/// A range of addresses at which a part of a file was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MappedRange {
+    /// First address.
+    pub start: u64,
+    /// Address after the last byte.
+    pub end: u64,
+    /// Address of `start` as frames of the file have it ([`ProfileFrame::address`]).
+    pub offset: u64,
+}
+
+impl MappedRange {
+    /// Converts an address in the file to an address in this range; `None` if it isn't mapped here.
+    #[must_use]
+    pub fn to_mapped(&self, address: u64) -> Option<u64> {
+        let mapped = address.checked_sub(self.offset)?.checked_add(self.start)?;
+        (mapped < self.end).then_some(mapped)
+    }
+}
+
+/// The mappings of a file and its build id, if addresses are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MappedFile {
+    /// The first mapping of each part with samples, in the order of the samples.
+    pub ranges: Vec<MappedRange>,
+    /// Empty if unknown, or if files with several build ids have this name.
+    pub build_id: Vec<u8>,
 }
 
 /// The count of an event in all tasks with the same last name, and the weight of their samples.

@@ -448,7 +448,8 @@ impl Machine {
         self.mapping(mode, pid, address).map(|map| map.end.saturating_sub(map.start))
     }
 
-    fn mapping(&self, mode: CpuMode, pid: i32, address: u64) -> Option<&Mapping> {
+    /// Returns the mapping that contains an address.
+    pub(crate) fn mapping(&self, mode: CpuMode, pid: i32, address: u64) -> Option<&Mapping> {
         match mode.in_process(pid) {
             (CpuMode::Kernel, _) => self.spaces.find_kernel(address),
             (CpuMode::User, pid) => self.spaces.find_user(pid, address),
@@ -604,6 +605,11 @@ impl Machine {
     /// Returns the name of a symbol. Untrusted.
     pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)
+    }
+
+    /// Returns the name of a symbol in its file, if it isn't the displayed one. Untrusted.
+    pub fn linkage_name(&self, symbol: Symbol) -> Option<&str> {
+        self.symbolizer.linkage_name(symbol)
     }
 
     /// Returns functions, inlined functions and source lines of addresses: see

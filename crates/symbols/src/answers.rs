@@ -15,13 +15,15 @@ pub(crate) struct AnswerFrame {
     pub(crate) line: u32,
     /// Column, counted from 1; 0 if unknown, or for the start of the line.
     pub(crate) column: u32,
+    /// Line of the function's declaration, counted from 1; 0 if unknown.
+    pub(crate) first_line: u32,
     /// Whether the function was inlined into the next frame.
     pub(crate) is_inlined: bool,
 }
 
 /// Frames of an address without debug info: it has only its symbol.
 pub(crate) const SYMBOL_ONLY: &[AnswerFrame] =
-    &[AnswerFrame { name: None, file: None, line: 0, column: 0, is_inlined: false }];
+    &[AnswerFrame { name: None, file: None, line: 0, column: 0, first_line: 0, is_inlined: false }];
 
 /// Frames of addresses, one address after the other.
 ///

@@ -67,6 +67,7 @@ fn go_answers(functions: &GoFunctions, addresses: &[u64]) -> Answers {
                 file: frame.file.map(|file| answers.texts.add(file)),
                 line: frame.line,
                 column: 0,
+                first_line: frame.first_line,
                 is_inlined: frame.is_inlined,
             })
             .collect();

@@ -179,6 +179,15 @@ impl Symbolizer {
         symbols.names.add(symbol.number, raw, origin, max_bytes)
     }
 
+    /// Returns the name that a symbol has in its file, if it differs from [`Self::name`]. Untrusted.
+    #[must_use]
+    pub fn linkage_name(&self, symbol: Symbol) -> Option<&str> {
+        let symbols = self.dsos.get(symbol.dso.number())?.as_ref().ok()?;
+        let (raw, _) = symbols.source.raw_name(|| self.kernel.loaded(), symbol.number)?;
+        let raw = str::from_utf8(&raw[..raw.len().min(limits::NAME_BYTES)]).ok()?;
+        (self.demangles() && self.name(symbol) != raw).then_some(raw)
+    }
+
     /// Whether names are demangled.
     pub(crate) fn demangles(&self) -> bool {
         self.options.demangle
@@ -524,6 +533,7 @@ fn jit_answers(dump: &JitDump<File>, addresses: &[u64]) -> Answers {
             file: Some(answers.texts.add(&line.file)),
             line: line.line,
             column: line.column,
+            first_line: 0,
             is_inlined: false,
         });
         answers.push(frame);

@@ -90,6 +90,8 @@ pub trait ExportFormat: Exporter + Sized + 'static {
     const IS_BINARY: bool = false;
     /// Whether it holds the fields of tracepoints.
     const HAS_TRACES: bool = false;
+    /// Whether it holds each address with its lines, instead of the start of its function.
+    const HAS_ADDRESSES: bool = false;
 
     /// Makes an exporter.
     ///
@@ -113,6 +115,8 @@ pub struct FormatInfo {
     pub is_binary: bool,
     /// See [`ExportFormat::HAS_TRACES`].
     pub has_traces: bool,
+    /// See [`ExportFormat::HAS_ADDRESSES`].
+    pub has_addresses: bool,
     create: fn(ExportWriter) -> io::Result<Box<dyn Exporter>>,
 }
 
@@ -125,6 +129,7 @@ impl FormatInfo {
             extension: F::EXTENSION,
             is_binary: F::IS_BINARY,
             has_traces: F::HAS_TRACES,
+            has_addresses: F::HAS_ADDRESSES,
             create: |out| Ok(Box::new(F::create(out)?)),
         }
     }

@@ -1,5 +1,8 @@
 //! pprof's format: a message of protocol buffers, compressed with gzip.
 //!
+//! Locations are the sampled addresses, at the place where the first process mapped their file, so
+//! that pprof can disassemble it.
+//!
 //! Source: `proto/profile.proto` of pprof, which defines the field numbers.
 
 use std::collections::HashMap;
@@ -7,12 +10,15 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use indexmap::IndexSet;
-use tare_profile::{DsoId, EventId, FrameId, Profile};
+use indexmap::{IndexMap, IndexSet};
+use tare_profile::{DsoId, EventId, FrameId, Profile, ProfileFrame, Space};
 
 use super::sums::{SumKey, Sums, event_name};
 use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
+
+/// Bytes of a message that are collected before they are compressed.
+const FLUSHED_BYTES: usize = 1 << 16;
 
 /// Writes a profile for pprof: call chains summed up by thread, with two values for each event.
 pub struct Pprof {
@@ -27,6 +33,7 @@ impl ExportFormat for Pprof {
     const READERS: &'static str = "pprof";
     const EXTENSION: &'static str = "pb.gz";
     const IS_BINARY: bool = true;
+    const HAS_ADDRESSES: bool = true;
 
     fn create(out: ExportWriter) -> io::Result<Self> {
         Ok(Self { out, sums: Sums::default(), span: TimeSpan::default() })
@@ -45,16 +52,16 @@ impl SampleSink for Pprof {
 
 impl Exporter for Pprof {
     fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
-        let mut message = ProfileBuilder::new(whole, &self.sums);
+        let mut gzip = GzEncoder::new(&mut self.out, Compression::default());
+        let mut builder = ProfileBuilder::new(whole, &self.sums, &mut gzip);
         let mut frames = Vec::new();
         for (key, weight) in &self.sums.rows {
             key.frames(whole.profile, &mut frames);
-            message.add_sample(key, [weight.samples, weight.period], &frames);
+            builder.add_sample(key, [weight.samples, weight.period], &frames);
+            builder.flush(FLUSHED_BYTES)?;
         }
-        message.add_period(&self.sums);
-        let bytes = message.finish(&self.span);
-        let mut gzip = GzEncoder::new(&mut self.out, Compression::default());
-        gzip.write_all(&bytes)?;
+        builder.add_period(&self.sums);
+        builder.finish(&self.span)?;
         gzip.finish()?;
         self.out.flush()
     }
@@ -65,6 +72,36 @@ fn unit_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Nanoseconds => "nanoseconds",
         Unit::Count => "count",
+    }
+}
+
+/// An event as pprof names it.
+struct ValueType {
+    event: EventId,
+    /// `cpu` for the first clock; otherwise the event's name with `_` for characters that some
+    /// readers split names at.
+    name: String,
+    unit: &'static str,
+}
+
+impl ValueType {
+    /// Names the events with samples, the one with the most samples first.
+    fn list(whole: &RecordingSummary<'_>, sums: &Sums) -> Vec<Self> {
+        let mut types: Vec<Self> = Vec::new();
+        for (event, _) in sums.events() {
+            let recorded = event_name(whole.profile, event);
+            let unit = unit_name(whole.session.unit(whole.profile, event));
+            let is_clock = ["cpu-clock", "task-clock"].iter().any(|clock| {
+                let rest = recorded.strip_prefix(clock);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            });
+            let name = match is_clock && types.iter().all(|known| known.name != "cpu") {
+                true => "cpu".to_owned(),
+                false => recorded.replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
+            };
+            types.push(Self { event, name, unit });
+        }
+        types
     }
 }
 
@@ -102,42 +139,57 @@ impl Message {
     }
 }
 
-/// A function by its file and by the string indexes of its name and source file.
+/// A function by its file and by the string indexes of its names and source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PprofFunction {
     name: u64,
+    system_name: u64,
     dso: Option<DsoId>,
     file: u64,
+    first_line: u32,
+}
+
+/// A part of a file that was mapped: an index of its ranges. `None` if it is unknown where.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct PprofMapping {
+    dso: DsoId,
+    range: Option<usize>,
 }
 
 /// Builds a profile. Ids of functions, mappings and locations begin with 1.
-struct ProfileBuilder<'a> {
+struct ProfileBuilder<'a, W> {
+    out: W,
     whole: &'a RecordingSummary<'a>,
     message: Message,
     strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
-    events: Vec<EventId>,
+    types: Vec<ValueType>,
     /// Location ids by their frames: inlined functions, then the function that contains them.
     locations: HashMap<Box<[FrameId]>, u64, foldhash::fast::RandomState>,
     functions: IndexSet<PprofFunction, foldhash::fast::RandomState>,
-    mappings: IndexSet<DsoId, foldhash::fast::RandomState>,
+    /// The mappings, and whether any of their locations has a source line.
+    mappings: IndexMap<PprofMapping, bool, foldhash::fast::RandomState>,
 }
 
-impl<'a> ProfileBuilder<'a> {
-    fn new(whole: &'a RecordingSummary<'a>, sums: &Sums) -> Self {
-        let events: Vec<EventId> = sums.events().into_iter().map(|(event, _)| event).collect();
-        let message = Message::default();
+impl<'a, W: Write> ProfileBuilder<'a, W> {
+    fn new(whole: &'a RecordingSummary<'a>, sums: &Sums, out: W) -> Self {
         let mut strings = IndexSet::default();
         strings.insert(Vec::new());
         let mut builder = Self {
+            out,
             whole,
-            message,
+            message: Message::default(),
             strings,
-            events,
+            types: ValueType::list(whole, sums),
             locations: HashMap::default(),
             functions: IndexSet::default(),
-            mappings: IndexSet::default(),
+            mappings: IndexMap::default(),
         };
         builder.add_sample_types();
+        // pprof takes the first mapping for the program.
+        if let Some(dso) = find_program(whole.profile, sums) {
+            let range = whole.profile.mapped_file(dso).map(|_| 0);
+            builder.mappings.insert(PprofMapping { dso, range }, false);
+        }
         builder
     }
 
@@ -146,41 +198,49 @@ impl<'a> ProfileBuilder<'a> {
         self.strings.insert_full(String::from_utf8_lossy(text).as_bytes().to_vec()).0 as u64
     }
 
+    /// Writes the message so far if it has at least this many bytes.
+    fn flush(&mut self, least: usize) -> io::Result<()> {
+        if self.message.0.len() >= least {
+            self.out.write_all(&self.message.0)?;
+            self.message.0.clear();
+        }
+        Ok(())
+    }
+
     /// Adds two types of values per event: the number of samples, and their weight.
     fn add_sample_types(&mut self) {
-        let profile = self.whole.profile;
-        for event in self.events.clone() {
-            let name = event_name(profile, event);
-            let samples = if self.events.len() == 1 {
+        let types = std::mem::take(&mut self.types);
+        for known in &types {
+            let samples = if types.len() == 1 {
                 "samples".to_owned()
             } else {
-                format!("{name}/samples")
+                format!("{}_samples", known.name)
             };
-            let unit = unit_name(self.whole.session.unit(profile, event));
-            for (name, unit) in [(samples, "count"), (name, unit)] {
-                let value_type = self.value_type(&name, unit);
+            for (name, unit) in [(&samples, "count"), (&known.name, known.unit)] {
+                let value_type = self.value_type(name, unit);
                 self.message.bytes(1, &value_type);
             }
         }
-        if let Some(event) = self.events.first().copied() {
-            let name = self.string(event_name(profile, event).as_bytes());
+        if let Some(first) = types.first() {
+            let name = self.string(first.name.as_bytes());
             self.message.number(14, name);
         }
+        self.types = types;
     }
 
     /// Adds the average weight of a sample of the first event as the sampling period.
     fn add_period(&mut self, sums: &Sums) {
-        let Some(event) = self.events.first().copied() else { return };
-        let rows = sums.rows.iter().filter(|(key, _)| key.event == event);
+        let types = std::mem::take(&mut self.types);
+        let Some(ValueType { event, name, unit }) = types.first() else { return };
+        let rows = sums.rows.iter().filter(|(key, _)| key.event == *event);
         let all = rows.fold([0_u64; 2], |[samples, period], (_, weight)| {
             [samples + weight.samples, period.saturating_add(weight.period)]
         });
         let [samples, period] = all;
-        let profile = self.whole.profile;
-        let unit = unit_name(self.whole.session.unit(profile, event));
-        let period_type = self.value_type(&event_name(profile, event), unit);
+        let period_type = self.value_type(name, unit);
         self.message.bytes(11, &period_type);
         self.message.number(12, period.checked_div(samples).unwrap_or(0));
+        self.types = types;
     }
 
     fn value_type(&mut self, name: &str, unit: &str) -> Vec<u8> {
@@ -198,8 +258,9 @@ impl<'a> ProfileBuilder<'a> {
         let parts = frames.chunk_by(|frame, _| is_inlined(frame));
         let locations: Vec<u64> = parts.map(|part| self.location(part)).collect();
         sample.numbers(1, locations);
-        let event_values = |event: &EventId| if *event == key.event { values } else { [0, 0] };
-        sample.numbers(2, self.events.iter().flat_map(event_values));
+        let event_values =
+            |known: &ValueType| if known.event == key.event { values } else { [0, 0] };
+        sample.numbers(2, self.types.iter().flat_map(event_values));
         if let Some(comm) = key.comm {
             let mut label = Message::default();
             label.number(1, self.string(b"comm"));
@@ -224,13 +285,20 @@ impl<'a> ProfileBuilder<'a> {
         let profile = self.whole.profile;
         let number = self.locations.len() as u64 + 1;
         self.locations.insert(frames.into(), number);
-        let outer = frames.last().copied();
-        let dso = outer.and_then(|outer| profile.frame(outer)?.dso);
-        let mapping = dso.map_or(0, |dso| self.mappings.insert_full(dso).0 as u64 + 1);
+        let outer = frames.last().and_then(|outer| profile.frame(*outer));
+        let dso = outer.and_then(|outer| outer.dso);
         let mut location = Message::default();
         location.number(1, number);
-        location.number(2, mapping);
-        location.number(3, outer.map_or(0, |outer| FrameText::new(profile, outer).address));
+        if let Some((outer, dso)) = outer.zip(dso) {
+            let has_line = frames.iter().any(|id| has_line(profile, *id));
+            let (range, address) = find_range(profile, outer, dso);
+            let entry = self.mappings.entry(PprofMapping { dso, range });
+            location.number(2, entry.index() as u64 + 1);
+            *entry.or_default() |= has_line;
+            location.number(3, address);
+        } else {
+            location.number(3, outer.map_or(0, |outer| outer.address));
+        }
         for frame in frames {
             location.bytes(4, &self.line(*frame, dso));
         }
@@ -240,35 +308,30 @@ impl<'a> ProfileBuilder<'a> {
 
     fn line(&mut self, id: FrameId, dso: Option<DsoId>) -> Vec<u8> {
         let profile = self.whole.profile;
-        let source = profile.frame(id).and_then(|frame| frame.line);
+        let frame = profile.frame(id);
+        let source = frame.and_then(|frame| frame.line);
         let name = self.string(FrameText::new(profile, id).name.as_bytes());
+        let linkage = frame.and_then(|frame| profile.linkage_name(frame.function.ok()?));
+        let system_name = linkage.map_or(name, |linkage| self.string(profile.string(linkage)));
         let file = source.map_or(0, |source| self.string(profile.string(source.file)));
+        let first_line = source.map_or(0, |source| source.first_line);
+        let function = PprofFunction { name, system_name, dso, file, first_line };
         let mut line = Message::default();
-        line.number(1, self.functions.insert_full(PprofFunction { name, dso, file }).0 as u64 + 1);
+        line.number(1, self.functions.insert_full(function).0 as u64 + 1);
         line.number(2, source.map_or(0, |source| source.line.into()));
         line.number(3, source.map_or(0, |source| source.column.into()));
         line.0
     }
 
-    /// Adds the tables that samples refer to and the comments, and returns the message.
-    fn finish(mut self, span: &TimeSpan) -> Vec<u8> {
-        let profile = self.whole.profile;
-        for (number, dso) in (1..).zip(self.mappings.clone()) {
-            let path = profile.dso(dso).map(|dso| profile.string(dso.path)).unwrap_or_default();
-            let mut mapping = Message::default();
-            mapping.number(1, number);
-            mapping.number(5, self.string(path));
-            // has_functions: pprof needn't look for symbols.
-            mapping.number(7, 1);
-            self.message.bytes(3, &mapping.0);
-        }
-        for (number, PprofFunction { name, file, .. }) in (1..).zip(&self.functions) {
-            let mut function = Message::default();
-            function.number(1, number);
-            function.number(2, *name);
-            function.number(3, *name);
-            function.number(4, *file);
-            self.message.bytes(5, &function.0);
+    /// Adds the tables that samples refer to and the comments.
+    fn finish(mut self, span: &TimeSpan) -> io::Result<()> {
+        self.add_mappings();
+        for (number, function) in (1..).zip(&self.functions) {
+            let PprofFunction { name, system_name, file, first_line, .. } = *function;
+            let mut message = Message::default();
+            let fields = [number, name, system_name, file, first_line.into()];
+            (1..).zip(fields).for_each(|(field, value)| message.number(field, value));
+            self.message.bytes(5, &message.0);
         }
         self.message.number(9, span.wall_start_ns(self.whole));
         self.message.number(10, span.length_ns());
@@ -281,6 +344,74 @@ impl<'a> ProfileBuilder<'a> {
         for text in &self.strings {
             self.message.bytes(6, text);
         }
-        self.message.0
+        self.flush(0)
     }
+
+    fn add_mappings(&mut self) {
+        let profile = self.whole.profile;
+        for (number, (mapping, has_lines)) in (1..).zip(std::mem::take(&mut self.mappings)) {
+            let path = profile.dso(mapping.dso).map(|dso| profile.string(dso.path));
+            let file = profile.mapped_file(mapping.dso);
+            let range = file.and_then(|file| file.ranges.get(mapping.range?));
+            let mut message = Message::default();
+            message.number(1, number);
+            if let Some(range) = range {
+                message.number(2, range.start);
+                message.number(3, range.end);
+                // The kernel's addresses aren't offsets.
+                message.number(4, if range.offset == range.start { 0 } else { range.offset });
+            }
+            message.number(5, self.string(path.unwrap_or_default()));
+            let build_id = file.map_or(&[][..], |file| &file.build_id);
+            let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            message.number(6, self.string(build_id.as_bytes()));
+            // has_functions: pprof needn't look for symbols. Then files, lines, inlined functions.
+            message.number(7, 1);
+            (8..=10).for_each(|field| message.number(field, has_lines.into()));
+            self.message.bytes(3, &message.0);
+        }
+    }
+}
+
+fn has_line(profile: &Profile, frame: FrameId) -> bool {
+    profile.frame(frame).is_some_and(|frame| frame.line.is_some())
+}
+
+/// Returns the index of the range that contains a frame, and the frame's address in it.
+fn find_range(profile: &Profile, frame: &ProfileFrame, dso: DsoId) -> (Option<usize>, u64) {
+    let ranges = profile.mapped_file(dso).map_or(&[][..], |file| &file.ranges);
+    let mut mapped = ranges.iter().map(|range| range.to_mapped(frame.address)).enumerate();
+    let found = mapped.find_map(|(at, address)| Some((at, address?)));
+    found.map_or((None, frame.address), |(at, address)| (Some(at), address))
+}
+
+/// Returns the program whose code is in the most samples.
+fn find_program(profile: &Profile, sums: &Sums) -> Option<DsoId> {
+    let mut programs: HashMap<DsoId, bool> = HashMap::new();
+    let mut samples: IndexMap<DsoId, u64> = IndexMap::new();
+    let mut frames = Vec::new();
+    for (key, weight) in &sums.rows {
+        key.frames(profile, &mut frames);
+        let dsos = frames.iter().filter_map(|frame| {
+            let frame = profile.frame(*frame).filter(|frame| frame.space == Space::User)?;
+            let dso = frame.dso?;
+            programs.entry(dso).or_insert_with(|| is_program(profile, dso)).then_some(dso)
+        });
+        let found: IndexSet<DsoId> = dsos.collect();
+        for dso in found {
+            *samples.entry(dso).or_default() += weight.samples;
+        }
+    }
+    // Among equals the first.
+    samples.into_iter().rev().max_by_key(|(_, samples)| *samples).map(|(dso, _)| dso)
+}
+
+/// Whether a file is a program, by its path: neither a library nor memory.
+fn is_program(profile: &Profile, dso: DsoId) -> bool {
+    let path = profile.dso(dso).map(|dso| profile.string(dso.path)).unwrap_or_default();
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let is_memory = [&b"//"[..], b"/dev/", b"/memfd:", b"/SYSV", b"/tmp/perf-"];
+    path.starts_with(b"/")
+        && !is_memory.iter().any(|front| path.starts_with(front))
+        && !base.windows(3).any(|part| part == b".so")
 }

@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use tare_format::abi::bindings::PERF_SAMPLE_BRANCH_ANY;
 use tare_format::record::{Branch, Branches, Sample};
 use tare_profile::{Block, Blocks, EventId, Profile, SourceLine};
-use tare_symbols::{DsoAddress, Symbol};
+use tare_symbols::{DsoAddress, SourceLocation, Symbol};
 
 use super::frames::short_name;
 use crate::callchain::CodeAddress;
@@ -99,7 +99,8 @@ impl BlockCycles {
             let mut line = |at: usize| {
                 let location = frames.get(at).next()?.location.filter(|at| at.line > 0)?;
                 let file = profile.add_string(location.file.as_bytes());
-                Some(SourceLine { file, line: location.line, column: location.column })
+                let SourceLocation { line, column, .. } = location;
+                Some(SourceLine { file, line, column, first_line: 0 })
             };
             let lines: Vec<_> =
                 (0..ends.len()).map(|at| (line(2 * at), line(2 * at + 1))).collect();

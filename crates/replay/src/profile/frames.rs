@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use tare_profile::{
-    Dso, DsoId, FrameId, NewIds, Profile, ProfileFrame, ReplacedRows, Space, StackId, StringId,
-    Symbol, SymbolId,
+    Dso, DsoId, FrameId, MappedRange, NewIds, Profile, ProfileFrame, ReplacedRows, Space, StackId,
+    StringId, Symbol, SymbolId,
 };
-use tare_symbols::{DsoRenumbering, Unresolved};
+use tare_symbols::{BuildId, DsoRenumbering, Mapping, Unresolved};
 
-use super::frame_pointers::FramePointerUses;
+use super::frame_pointers::{FramePointerUses, JudgedChain};
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::{FrameLocation, Machine};
@@ -22,10 +22,7 @@ pub(super) struct FrameTable {
     recent: RecentFrames,
     frames: HashMap<(Space, tare_symbols::DsoId, u64), FrameId, foldhash::fast::RandomState>,
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
-    /// The frames of the last call chain.
-    chain: Vec<FrameId>,
-    /// Whether the last call chain ended at a return address outside of code.
-    is_cut: bool,
+    last_chain: AddedChain,
     /// Which functions of user code keep a frame pointer; `None` if call chains aren't judged.
     frame_pointer_uses: Option<FramePointerUses>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
@@ -35,10 +32,27 @@ pub(super) struct FrameTable {
     pub(super) missing: MissingFiles,
     /// Addresses whose lines are looked up at the end.
     lines: Option<LineLookup>,
+    /// See [`ProfileOptions::keeps_addresses`](super::ProfileOptions::keeps_addresses).
+    keeps_addresses: bool,
+}
+
+/// A file as the profile knows it, and as the recording does.
+#[derive(Clone, Copy, Debug)]
+struct SampledFile {
+    dso: DsoId,
+    recorded: tare_symbols::DsoId,
 }
 
 /// Number of cached addresses above which none stays cached when the profile's ids change.
 const RENUMBERED: usize = 1 << 12;
+
+/// The call chain that was added last.
+#[derive(Debug, Default)]
+struct AddedChain {
+    frames: Vec<FrameId>,
+    /// Whether it ended at a return address outside of code.
+    is_cut: bool,
+}
 
 /// A cache of frames by address, mode and version of the mappings. It fits into a CPU's cache, and
 /// its number of slots is a power of two.
@@ -83,6 +97,11 @@ impl FrameTable {
     pub(super) fn new(lines: Option<LineLookup>, judges_chains: bool) -> Self {
         let frame_pointer_uses = judges_chains.then(FramePointerUses::default);
         Self { lines, frame_pointer_uses, ..Self::default() }
+    }
+
+    /// Keeps the addresses of a function apart, and notes mappings and names in files.
+    pub(super) fn with_addresses(self, keeps_addresses: bool) -> Self {
+        Self { keeps_addresses, ..self }
     }
 
     /// Shrinks the cache, for few samples per second: the CPU would evict most of a large one.
@@ -165,6 +184,11 @@ impl FrameTable {
                 (Err(reason), at.address)
             }
         };
+        let address = if self.keeps_addresses { at.address } else { address };
+        if self.keeps_addresses {
+            let file = SampledFile { dso, recorded: recorded.dso };
+            note_file(profile, machine, pid, code, file);
+        }
         // Addresses of one function stay separate until their lines are known.
         let frame_address = if self.lines.is_some() { at.address } else { address };
         let frame = profile.add_frame(plain_frame(space, Some(dso), function, frame_address));
@@ -276,20 +300,21 @@ impl FrameTable {
         dso: DsoId,
         symbol: tare_symbols::Symbol,
     ) -> SymbolId {
+        let keeps_names = self.keeps_addresses;
         *self.symbols.entry(symbol).or_insert_with(|| {
             let name = profile.add_string(machine.symbol_name(symbol).as_bytes());
-            profile.add_symbol(Symbol { dso, name, start: symbol.start })
+            let id = profile.add_symbol(Symbol { dso, name, start: symbol.start });
+            if let Some(name) = machine.linkage_name(symbol).filter(|_| keeps_names) {
+                let name = profile.add_string(name.as_bytes());
+                profile.set_linkage_name(id, name);
+            }
+            id
         })
     }
 
-    /// Returns the frames of the call chain that was added last.
-    pub(super) fn last_chain(&self) -> &[FrameId] {
-        &self.chain
-    }
-
-    /// Whether the call chain that was added last ended at a return address outside of code.
-    pub(super) fn is_last_chain_cut(&self) -> bool {
-        self.is_cut
+    /// Returns the call chain that was added last.
+    pub(super) fn last_chain(&self) -> JudgedChain<'_> {
+        JudgedChain { frames: &self.last_chain.frames, is_cut: self.last_chain.is_cut }
     }
 
     /// Returns the recorded machine's symbol of a function.
@@ -306,7 +331,7 @@ impl FrameTable {
         pid: i32,
         chain: &[CodeAddress],
     ) -> Option<StackId> {
-        let mut frames = std::mem::take(&mut self.chain);
+        let mut frames = std::mem::take(&mut self.last_chain.frames);
         frames.clear();
         let [kernel, user] =
             [CpuMode::Kernel, CpuMode::User].map(|mode| machine.mappings_version(mode, pid));
@@ -318,10 +343,27 @@ impl FrameTable {
             };
             self.find_frame_of_version(profile, machine, pid, version, *at)
         }));
-        self.is_cut = frames.len() < chain.len();
+        let is_cut = frames.len() < chain.len();
         let stack = profile.add_stack(&frames);
-        self.chain = frames;
+        self.last_chain = AddedChain { frames, is_cut };
         stack
+    }
+}
+
+/// Notes where the file at a sampled address was mapped.
+fn note_file(
+    profile: &mut Profile,
+    machine: &Machine,
+    pid: i32,
+    code: CodeAddress,
+    file: SampledFile,
+) {
+    let mapping = machine.mapping(code.mode, pid, code.address);
+    if let Some(mapping) = mapping.filter(|mapping| mapping.dso == file.recorded) {
+        let Mapping { start, end, pgoff: offset, .. } = *mapping;
+        let build_id = machine.dso(file.recorded).and_then(|dso| dso.build_id);
+        let build_id = build_id.as_ref().map_or(&[][..], BuildId::bytes);
+        profile.add_mapping(file.dso, MappedRange { start, end, offset }, build_id);
     }
 }
 
@@ -394,10 +436,15 @@ mod tests {
         let chain = [user(0x1000), at(0x1fff), at(0x1800)];
         assert!(frames.add_stack(&mut profile, &mut machine, 1, &chain).is_some());
         let addresses = |frames: &FrameTable, profile: &Profile| -> Vec<u64> {
-            frames.last_chain().iter().map(|id| profile.frame(*id).unwrap().address).collect()
+            frames
+                .last_chain()
+                .frames
+                .iter()
+                .map(|id| profile.frame(*id).unwrap().address)
+                .collect()
         };
         assert_eq!(addresses(&frames, &profile), [0, 0xffe, 0x7ff]);
-        assert!(!frames.is_last_chain_cut());
+        assert!(!frames.last_chain().is_cut);
     }
 
     #[test]
@@ -409,11 +456,11 @@ mod tests {
         let chain = [user(0x9000), at(0x1010), at(0x2f65_6c61_636f_6c2f), at(0x1020)];
         for _ in 0..2 {
             frames.add_stack(&mut profile, &mut machine, 1, &chain);
-            assert_eq!(frames.last_chain().len(), 2, "the CPU may be anywhere");
-            assert!(frames.is_last_chain_cut());
+            assert_eq!(frames.last_chain().frames.len(), 2, "the CPU may be anywhere");
+            assert!(frames.last_chain().is_cut);
         }
         frames.add_stack(&mut profile, &mut machine, 2, &chain);
-        assert_eq!(frames.last_chain().len(), 4, "nothing is known of the process");
+        assert_eq!(frames.last_chain().frames.len(), 4, "nothing is known of the process");
     }
 
     #[test]

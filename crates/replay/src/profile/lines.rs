@@ -11,6 +11,7 @@ use crate::machine::Machine;
 #[derive(Debug)]
 pub(super) struct LineLookup {
     with_inlined: bool,
+    with_linkage_names: bool,
     requests: Vec<LineRequest>,
 }
 
@@ -19,7 +20,7 @@ pub(super) struct LineLookup {
 struct LineRequest {
     frame: FrameId,
     at: DsoAddress,
-    /// The address of the frame with lines: the start of its function, or without a symbol its own.
+    /// The address of the frame with lines.
     address: u64,
 }
 
@@ -32,11 +33,15 @@ struct Replacement {
 
 impl LineLookup {
     pub(super) fn new(with_inlined: bool) -> Self {
-        Self { with_inlined, requests: Vec::new() }
+        Self { with_inlined, with_linkage_names: false, requests: Vec::new() }
     }
 
-    /// Requests the lines of a frame. `address` is the start of its function, or without a symbol
-    /// its own.
+    /// Notes the names that inlined functions have in their files, too.
+    pub(super) fn with_linkage_names(self, with_linkage_names: bool) -> Self {
+        Self { with_linkage_names, ..self }
+    }
+
+    /// Requests the lines of a frame, which then gets this address.
     pub(super) fn request(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
         self.requests.push(LineRequest { frame, at, address });
     }
@@ -73,26 +78,28 @@ impl LineLookup {
             return Replacement::default();
         };
         let own = ProfileFrame { address: request.address, ..own };
-        let line = |location: Option<SourceLocation<'_>>, profile: &mut Profile| {
-            location.map(|at| SourceLine {
-                file: profile.add_string(at.file.as_bytes()),
-                line: at.line,
-                column: at.column,
-            })
+        let line = |frame: &tare_symbols::Frame<'_>, profile: &mut Profile| {
+            let SourceLocation { file, line, column } = frame.location?;
+            let file = profile.add_string(file.as_bytes());
+            Some(SourceLine { file, line, column, first_line: frame.first_line })
         };
-        let innermost = line(frames.first().and_then(|frame| frame.location), profile);
+        let innermost = frames.first().and_then(|frame| line(frame, profile));
         let leaf = profile.add_frame(ProfileFrame { line: innermost, ..own });
         if !self.with_inlined || frames.is_empty() {
             return Replacement { leaf: Some(leaf), chain: vec![leaf] };
         }
         let mut chain = Vec::new();
         for frame in frames {
-            let line = line(frame.location, profile);
+            let line = line(frame, profile);
             let inlined = frame.name.ok().zip(own.dso).filter(|_| frame.is_inlined);
             chain.push(match inlined {
                 Some((name, dso)) => {
                     let name = profile.add_string(name.as_bytes());
                     let symbol = profile.add_symbol(Symbol { dso, name, start: 0 });
+                    if let Some(name) = frame.linkage_name.filter(|_| self.with_linkage_names) {
+                        let name = profile.add_string(name.as_bytes());
+                        profile.set_linkage_name(symbol, name);
+                    }
                     let function = Ok(symbol);
                     let address = 0;
                     profile.add_frame(ProfileFrame {

@@ -45,6 +45,9 @@ pub struct ProfileOptions {
     pub lines: bool,
     /// Add inlined functions and their lines to call chains.
     pub inline: bool,
+    /// Separate the addresses of a function. Notes where files were mapped, and the names that
+    /// functions have in them. A sample without a call chain gets one of its own address.
+    pub keeps_addresses: bool,
     /// Separate rows by the fields of tracepoints.
     pub trace: bool,
     /// Print each field by its type instead of by the tracepoint's own format.

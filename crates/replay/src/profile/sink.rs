@@ -148,8 +148,11 @@ impl ProfileSink {
             counts: TaskCounts::default(),
             stacks: (options.code != CodeDetail::None).then(|| {
                 let needs_lines = options.lines || options.inline;
-                let lines = needs_lines.then(|| LineLookup::new(options.inline));
-                CallStacks::new(FrameTable::new(lines, options.code == CodeDetail::Stack))
+                let lines = needs_lines.then(|| {
+                    LineLookup::new(options.inline).with_linkage_names(options.keeps_addresses)
+                });
+                let frames = FrameTable::new(lines, options.code == CodeDetail::Stack);
+                CallStacks::new(frames.with_addresses(options.keeps_addresses))
             }),
             details: Details::new(
                 options.details.clone(),
@@ -289,6 +292,9 @@ impl ProfileSink {
         let leaf = stacks.as_mut().and_then(|stacks| stacks.find_leaf(profile, machine, sample));
         let stack =
             stacks.as_mut().and_then(|stacks| stacks.add_stack(profile, machine, sample, limit));
+        // Only frames of call chains can have inlined functions.
+        let stack = stack
+            .or_else(|| profile.add_stack(leaf.filter(|_| options.keeps_addresses).as_slice()));
         let trace = if options.trace { events.add_trace(profile, machine, sample) } else { None };
         let frames = stacks.as_mut().map(|stacks| &mut stacks.frames);
         let detailed = DetailedSample { sample, branch: None };

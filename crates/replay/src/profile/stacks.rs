@@ -3,7 +3,7 @@
 use tare_format::record::Sample;
 use tare_profile::{FrameId, FramePointers, Profile, StackId};
 
-use super::frame_pointers::{BrokenChains, JudgedChain};
+use super::frame_pointers::BrokenChains;
 use super::frames::FrameTable;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
@@ -82,9 +82,7 @@ impl CallStacks {
         if let Some(stack) = stack.filter(|_| by_frame_pointers)
             && let Some(uses) = frames.frame_pointer_uses()
         {
-            let chain =
-                JudgedChain { frames: frames.last_chain(), is_cut: frames.is_last_chain_cut() };
-            broken.count(profile, uses, stack, chain);
+            broken.count(profile, uses, stack, frames.last_chain());
         }
         stack
     }

@@ -25,7 +25,7 @@ pub(super) const BLOCK: usize = 1 << 15;
 pub(super) const TABLES: usize = 4;
 
 /// First word of a file; its last byte is the version of the format.
-const MAGIC: u64 = u64::from_ne_bytes(*b"tarekpt\x03");
+const MAGIC: u64 = u64::from_ne_bytes(*b"tarekpt\x04");
 
 /// Bytes before the first block.
 const HEADER: usize = 4096;

@@ -13,9 +13,12 @@ const ENDS: usize = 1;
 const FRAMES: usize = 2;
 const TEXTS: usize = 3;
 
-/// Bytes of a frame: name, file, line, and column. The lowest bit of the column's word marks an
-/// inlined function.
-const FRAME: usize = 16;
+/// Words of a frame: name, file, line, column, and the line of the function's declaration. The
+/// lowest bit of the column's word marks an inlined function.
+const WORDS: usize = 5;
+
+/// Bytes of a frame.
+const FRAME: usize = 4 * WORDS;
 
 /// Offset for a missing text.
 const NONE: u32 = u32::MAX;
@@ -38,7 +41,7 @@ impl KeptAnswers {
     }
 
     /// Returns the frames of an address as numbers; `None` if they aren't kept, or are damaged.
-    fn find(&self, address: u64) -> Option<Vec<[u32; 4]>> {
+    fn find(&self, address: u64) -> Option<Vec<[u32; WORDS]>> {
         let at = self.0.count_up_to(ADDRESSES, address)?.checked_sub(1)?;
         if self.0.u64(ADDRESSES, at)? != address {
             return None;
@@ -52,10 +55,13 @@ impl KeptAnswers {
         (begin..end).map(|frame| self.frame(frame)).collect()
     }
 
-    fn frame(&self, number: u32) -> Option<[u32; 4]> {
-        let bytes = self.0.get(FRAMES, (number as usize).checked_mul(FRAME)?, FRAME)?;
-        let words: &[[u8; 4]; 4] = bytes.as_chunks().0.first_chunk()?;
-        let frame = words.map(u32::from_ne_bytes);
+    fn frame(&self, number: u32) -> Option<[u32; WORDS]> {
+        // A frame may continue in the next block, a word doesn't.
+        let first = (number as usize).checked_mul(WORDS)?;
+        let mut frame = [0; WORDS];
+        for (at, word) in (first..).zip(&mut frame) {
+            *word = self.0.u32(FRAMES, at)?;
+        }
         let is_text = |at: u32| at == NONE || self.0.text(TEXTS, at).is_some();
         (is_text(frame[0]) && is_text(frame[1])).then_some(frame)
     }
@@ -136,11 +142,12 @@ fn add_kept(
     };
     let frames: Vec<_> = frames
         .iter()
-        .map(|&[name, file, line, column]| AnswerFrame {
+        .map(|&[name, file, line, column, first_line]| AnswerFrame {
             name: text(name),
             file: text(file),
             line,
             column: column >> 1,
+            first_line,
             is_inlined: column & 1 == 1,
         })
         .collect();
@@ -151,7 +158,7 @@ fn add_kept(
 /// New answers for a file, to be kept.
 #[derive(Debug, Default)]
 pub(crate) struct NewAnswers {
-    by_address: BTreeMap<u64, Vec<[u32; 4]>>,
+    by_address: BTreeMap<u64, Vec<[u32; WORDS]>>,
     frames: usize,
     texts: blocks::TextTable,
     known: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
@@ -171,7 +178,7 @@ impl NewAnswers {
                 None => Some(NONE),
             };
             let column = frame.column << 1 | u32::from(frame.is_inlined);
-            Some([text(frame.name)?, text(frame.file)?, frame.line, column])
+            Some([text(frame.name)?, text(frame.file)?, frame.line, column, frame.first_line])
         });
         let frames: Option<Vec<_>> = frames.collect();
         match frames {
@@ -180,7 +187,7 @@ impl NewAnswers {
         }
     }
 
-    fn insert(&mut self, address: u64, frames: Vec<[u32; 4]>) {
+    fn insert(&mut self, address: u64, frames: Vec<[u32; WORDS]>) {
         let bytes = 12 * self.by_address.len() + FRAME * self.frames + self.texts.0.len();
         self.is_full |= bytes as u64 > MAX_FILE_BYTES / 2;
         if !self.is_full {
@@ -215,8 +222,8 @@ impl NewAnswers {
             };
             let frames: Option<Vec<_>> = frames
                 .iter()
-                .map(|&[name, file, line, column]| {
-                    Some([text(self, name)?, text(self, file)?, line, column])
+                .map(|&[name, file, line, column, first_line]| {
+                    Some([text(self, name)?, text(self, file)?, line, column, first_line])
                 })
                 .collect();
             match frames {

@@ -54,8 +54,10 @@ fn answers(addresses: &[u64]) -> Answers {
         let file = Some(answers.texts.add(b"/a/file.rs"));
         let line = u32::try_from(*address).unwrap();
         let column = 7;
-        let inner = AnswerFrame { name, file, line, column, is_inlined: true };
-        let outer = AnswerFrame { name: None, file, line, column: 0, is_inlined: false };
+        let first_line = line / 2;
+        let inner = AnswerFrame { name, file, line, column, first_line, is_inlined: true };
+        let outer =
+            AnswerFrame { name: None, file, line, column: 0, first_line: 0, is_inlined: false };
         answers.push(if address % 3 == 0 { vec![] } else { vec![inner, outer] });
     }
     answers

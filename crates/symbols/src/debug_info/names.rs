@@ -1,5 +1,5 @@
-//! Names of functions: an entry's own name, or that of its abstract origin or declaration, which
-//! may be in another unit or file.
+//! Names and first lines of functions: an entry's own, or those of its abstract origin or
+//! declaration, which may be in another unit or file.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -53,16 +53,25 @@ pub(super) struct NameResolver<'d> {
     main: Info<'d>,
     alternative: Option<Info<'d>>,
     units: HashMap<(DwarfFile, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
-    names: HashMap<(DwarfFile, usize), Option<TextId>, foldhash::fast::RandomState>,
+    names: HashMap<(DwarfFile, usize), FunctionName, foldhash::fast::RandomState>,
     /// Remaining bytes and attributes to read.
     left: usize,
 }
 
-/// Names of an entry, and its reference to another entry.
+/// A function's name, and the line of its declaration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FunctionName {
+    pub(super) name: Option<TextId>,
+    /// Counted from 1; 0 if unknown.
+    pub(super) first_line: u32,
+}
+
+/// Names and line of an entry, and its reference to another entry.
 #[derive(Default)]
 struct EntryName<'d> {
     linkage: Option<Slice<'d>>,
     name: Option<Slice<'d>>,
+    line: u32,
     origin: Option<AttributeValue<Slice<'d>>>,
 }
 
@@ -104,25 +113,30 @@ impl<'d> NameResolver<'d> {
     }
 
     /// Finds the name of a function: the first linkage name among its entry and the entries
-    /// referred to, else the first name.
+    /// referred to, else the first name. Its line is the first one among these entries.
     pub(super) fn name(
         &mut self,
         of: &UnitOf<'d>,
         offset: UnitOffset,
         texts: &mut Texts,
-    ) -> Option<TextId> {
-        let key = (of.place, offset.to_debug_info_offset(&of.unit.header)?.0);
+    ) -> FunctionName {
+        let Some(start) = offset.to_debug_info_offset(&of.unit.header) else {
+            return FunctionName::default();
+        };
+        let key = (of.place, start.0);
         if let Some(name) = self.names.get(&key) {
             return *name;
         }
         let mut at = (of.clone(), offset);
         let mut short = None;
-        let mut found = None;
+        let mut linkage = None;
+        let mut first_line = 0;
         for _ in 0..HOPS {
             let Some(named) = self.named(&at.0, at.1) else { break };
             short = short.or(named.name);
-            if named.linkage.is_some() {
-                found = named.linkage;
+            linkage = linkage.or(named.linkage);
+            first_line = if first_line == 0 { named.line } else { first_line };
+            if linkage.is_some() && first_line > 0 {
                 break;
             }
             let Some(next) = named.origin.and_then(|origin| self.follow(&at.0, &origin)) else {
@@ -130,9 +144,10 @@ impl<'d> NameResolver<'d> {
             };
             at = next;
         }
-        let name = found.or(short).map(|name| texts.add(name.slice()));
-        self.names.insert(key, name);
-        name
+        let name = linkage.or(short).map(|name| texts.add(name.slice()));
+        let function = FunctionName { name, first_line };
+        self.names.insert(key, function);
+        function
     }
 
     /// Returns the entry that an attribute refers to.
@@ -170,6 +185,10 @@ impl<'d> NameResolver<'d> {
                     found.linkage = text();
                 }
                 constants::DW_AT_name => found.name = text(),
+                constants::DW_AT_decl_line => {
+                    let line = attribute.udata_value().and_then(|line| u32::try_from(line).ok());
+                    found.line = line.unwrap_or(0);
+                }
                 constants::DW_AT_abstract_origin | constants::DW_AT_specification => {
                     found.origin = Some(attribute.value());
                 }

@@ -8,7 +8,7 @@ use gimli::Dwarf;
 use super::file::{DebugFile, Slice};
 use super::functions::{UnitFunctions, functions};
 use super::lines::{self, SourcePosition};
-use super::names::{Info, NameResolver, UnitOf};
+use super::names::{FunctionName, Info, NameResolver, UnitOf};
 use super::split::SplitFiles;
 use super::units::Units;
 use crate::answers::{AnswerFrame, Answers};
@@ -94,14 +94,16 @@ impl<'d> Worker<'d> {
     ) -> Vec<AnswerFrame> {
         let nowhere = SourcePosition { file: None, line: 0, column: 0 };
         let mut frames = Vec::new();
-        let mut frame = |place: SourcePosition, name, is_inlined, texts: &mut Texts| {
-            let file = place.file.and_then(|file| files.path(file, texts));
-            let SourcePosition { line, column, .. } = place;
-            frames.push(AnswerFrame { name, file, line, column, is_inlined });
-            frames.len() < limits::INLINED
-        };
+        let mut frame =
+            |place: SourcePosition, function: FunctionName, is_inlined, texts: &mut Texts| {
+                let file = place.file.and_then(|file| files.path(file, texts));
+                let SourcePosition { line, column, .. } = place;
+                let FunctionName { name, first_line } = function;
+                frames.push(AnswerFrame { name, file, line, column, first_line, is_inlined });
+                frames.len() < limits::INLINED
+            };
         let Some(mut at) = innermost else {
-            place.map(|place| frame(place, None, false, &mut self.texts));
+            place.map(|place| frame(place, FunctionName::default(), false, &mut self.texts));
             return frames;
         };
         let mut place = place.unwrap_or(nowhere);

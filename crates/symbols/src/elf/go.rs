@@ -38,6 +38,8 @@ struct Version {
     call_position: usize,
     /// Number of the word of `runtime.moduledata` with the address of the inlined calls.
     inline_word: u64,
+    /// Offsets in a record and in an inlined call of the first line of the function.
+    first_lines: Option<[usize; 2]>,
 }
 
 /// Go 1.18 and 1.19; Go 1.20 and later.
@@ -49,6 +51,7 @@ const VERSIONS: [Version; 2] = [
         call_name: 12,
         call_position: 16,
         inline_word: 38,
+        first_lines: None,
     },
     Version {
         magic: 0xffff_fff1,
@@ -57,6 +60,7 @@ const VERSIONS: [Version; 2] = [
         call_name: 4,
         call_position: 8,
         inline_word: 40,
+        first_lines: Some([36, 12]),
     },
 ];
 
@@ -108,7 +112,19 @@ pub(crate) struct GoFrame<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) file: Option<&'a [u8]>,
     pub(crate) line: u32,
+    /// Line of the `func` keyword; 0 if unknown.
+    pub(crate) first_line: u32,
     pub(crate) is_inlined: bool,
+}
+
+/// A call that the compiler inlined.
+#[derive(Clone, Copy, Debug)]
+struct InlinedCall {
+    /// Offset of the function's name.
+    name: u32,
+    /// Position of the call in its caller.
+    position: u32,
+    first_line: u32,
 }
 
 impl GoFunctions {
@@ -208,11 +224,13 @@ impl GoFunctions {
         while frames.len() < MOST {
             let (file, line) = self.line(&function, at, left);
             let call = self.inlined_call(&function, at, left);
-            let name = call.map_or(function.name, |(name, _)| name);
+            let name = call.map_or(function.name, |call| call.name);
             let name = text_at(self.names(), name as usize).unwrap_or_default();
-            frames.push(GoFrame { name, file, line, is_inlined: call.is_some() });
+            let own = || self.u32(function.record.checked_add(self.version.first_lines?[0])?);
+            let first_line = call.map_or_else(|| own().unwrap_or(0), |call| call.first_line);
+            frames.push(GoFrame { name, file, line, first_line, is_inlined: call.is_some() });
             match call {
-                Some((_, place)) => at = place.into(),
+                Some(call) => at = call.position.into(),
                 None => return frames,
             }
         }
@@ -232,9 +250,8 @@ impl GoFunctions {
         (file.filter(|file| !file.is_empty()), line)
     }
 
-    /// Returns the function inlined at a position: the offset of its name, and the position of the
-    /// call in its caller.
-    fn inlined_call(&self, of: &GoFunction, at: u64, left: &mut usize) -> Option<(u32, u32)> {
+    /// Returns the call inlined at a position.
+    fn inlined_call(&self, of: &GoFunction, at: u64, left: &mut usize) -> Option<InlinedCall> {
         let list = of.record.checked_add(self.version.record)?;
         let tables = self.u32(of.record.checked_add(28)?)? as usize;
         let lists = *self.table.get(list.checked_sub(1)?)?;
@@ -245,11 +262,12 @@ impl GoFunctions {
         let index = usize::try_from(self.value(index, at, left)?).ok()?;
         let tree = list.checked_add(4 * tables.checked_add(INLINE_TREE)?)?;
         let tree = self.u32(tree).filter(|tree| *tree != u32::MAX)? as usize;
-        let Version { call_bytes, call_name, call_position, .. } = self.version;
+        let Version { call_bytes, call_name, call_position, first_lines, .. } = self.version;
         let call = self.inline_trees.get(tree.checked_add(index.checked_mul(call_bytes)?)?..)?;
         let field = |at: usize| u32_at(self.endian, call, at);
         let position = field(call_position).filter(|position| i32::try_from(*position).is_ok())?;
-        Some((field(call_name)?, position))
+        let first_line = first_lines.and_then(|[_, at]| field(at)).unwrap_or(0);
+        Some(InlinedCall { name: field(call_name)?, position, first_line })
     }
 
     /// Returns the value of a table at a distance from its function's first address.

@@ -31,6 +31,8 @@ pub struct SourceLocation<'a> {
 pub struct Frame<'a> {
     /// Name of the function, or the reason why it is unknown. Untrusted.
     pub name: Result<&'a str, Unresolved>,
+    /// Name of the function in its file, if that differs. Untrusted.
+    pub linkage_name: Option<&'a str>,
     /// Source of the name; [`NameSource::Dwarf`] if the name is unknown.
     pub source: NameSource,
     /// Symbol of a function that isn't inlined.
@@ -39,6 +41,8 @@ pub struct Frame<'a> {
     pub is_inlined: bool,
     /// Source line of the address; in a function with another inlined, of the call.
     pub location: Option<SourceLocation<'a>>,
+    /// Line of the function's declaration, counted from 1; 0 if unknown.
+    pub first_line: u32,
 }
 
 /// Result of [`Symbolizer::frames`].
@@ -175,7 +179,13 @@ impl ResolvedFrames<'_> {
             line: frame.line,
             column: frame.column,
         });
-        Frame { name, source, symbol, is_inlined: frame.is_inlined, location }
+        let linkage_name = match symbol {
+            Some(symbol) => self.symbolizer.linkage_name(symbol),
+            None => frame.name.zip(answers).map(|(name, answers)| answers.answers.texts.get(name)),
+        };
+        let linkage_name = linkage_name.filter(|linkage| name != Ok(*linkage));
+        let AnswerFrame { is_inlined, first_line, .. } = *frame;
+        Frame { name, linkage_name, source, symbol, is_inlined, location, first_line }
     }
 
     /// Returns where the names of functions inlined at an address come from.

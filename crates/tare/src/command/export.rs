@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::export::Export;
 use crate::command::output::{create_whole, named};
-use crate::command::samples::replay;
+use crate::command::samples::{NeededParts, replay};
 use crate::exit::{Exit, Refusal};
 
 pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
@@ -34,8 +34,9 @@ pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     let failed = || named(&export.output);
     let exporter = format.create(out).with_context(failed)?;
     let mut sink = ExportSink { exporter };
+    let needed = NeededParts { traces: format.has_traces, addresses: format.has_addresses };
     let progress = if is_stdout { ProgressLine::beside_stdout() } else { ProgressLine::begin() };
-    let read = replay(&export.samples, format.has_traces, &mut sink, &progress)?;
+    let read = replay(&export.samples, needed, &mut sink, &progress)?;
     progress.show_step("writing");
     sink.exporter.finish(&read.whole()).and_then(|()| file.publish()).with_context(failed)?;
     Ok(Exit::Success)

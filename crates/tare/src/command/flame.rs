@@ -13,7 +13,7 @@ use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
 use crate::cli::resolved::samples::SampleSelection;
 use crate::command::output::write_to;
-use crate::command::samples::{Read, replay};
+use crate::command::samples::{NeededParts, Read, replay};
 use crate::exit::Exit;
 
 pub(crate) fn run(raw: raw::FlameArgs) -> Outcome {
@@ -55,7 +55,7 @@ fn collected(
     progress: &ProgressLine,
 ) -> anyhow::Result<(Read, Collector)> {
     let mut collector = Collector::default();
-    let read = replay(samples, false, &mut collector, progress)?;
+    let read = replay(samples, NeededParts::default(), &mut collector, progress)?;
     Ok((read, collector))
 }
 

@@ -37,22 +37,32 @@ impl Read {
     }
 }
 
-/// Hands the selected samples to `sink`. With `trace`, those of tracepoints have their fields as
-/// text.
+/// Parts of samples that not every sink needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NeededParts {
+    /// The fields of tracepoints, as text.
+    pub(crate) traces: bool,
+    /// Each address, with its lines and inlined functions and the mapping of its file.
+    pub(crate) addresses: bool,
+}
+
+/// Hands the selected samples to `sink`.
 pub(crate) fn replay(
     samples: &SampleSelection,
-    trace: bool,
+    needed: NeededParts,
     sink: &mut dyn SampleSink,
     progress: &ProgressLine,
 ) -> anyhow::Result<Read> {
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols, progress)?;
+    let inline = samples.inline || needed.addresses;
     let options = ProfileOptions {
         time: samples.time.clone(),
         by_cpu: true,
         code: CodeDetail::Stack,
-        inline: samples.inline,
-        trace,
+        inline,
+        keeps_addresses: needed.addresses,
+        trace: needed.traces,
         include_self: true,
         symbols: symbols.clone(),
         ..ProfileOptions::default()
@@ -69,8 +79,8 @@ pub(crate) fn replay(
         own,
         own_samples: 0,
         taken: 0,
-        waiting: samples.inline.then(Vec::new),
-        switches: Switches(trace.then(Tracepoints::default)),
+        waiting: inline.then(Vec::new),
+        switches: Switches(needed.traces.then(Tracepoints::default)),
         sink,
     };
     let options = ReplayOptions { symbols, ..ReplayOptions::default() };
@@ -97,7 +107,7 @@ struct Routing<'a> {
     own_samples: u64,
     taken: u64,
     /// Samples held back until the end, when their lines and inlined functions are known; `None`
-    /// without `--inline`.
+    /// if neither is needed.
     waiting: Option<Vec<Waiting>>,
     switches: Switches,
     sink: &'a mut dyn SampleSink,

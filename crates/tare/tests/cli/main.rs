@@ -42,6 +42,7 @@ mod perf_habits;
 mod perf_options;
 mod perf_options_run;
 mod pid_namespace;
+mod pprof;
 mod predicted_cost;
 mod progress;
 mod reading;

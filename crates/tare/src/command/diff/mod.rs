@@ -22,7 +22,7 @@ use crate::cli::resolved::flame::is_svg;
 use crate::cli::resolved::samples::SampleSelection;
 use crate::command::output::write_to;
 use crate::command::recording::exists;
-use crate::command::samples::{Read, replay};
+use crate::command::samples::{NeededParts, Read, replay};
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_tui::{ProgressLine, UiExit};
@@ -138,7 +138,7 @@ fn take(
     progress: &ProgressLine,
 ) -> anyhow::Result<LoadedRecording> {
     let mut taking = Taking::default();
-    let read = replay(samples, false, &mut taking, progress)?;
+    let read = replay(samples, NeededParts::default(), &mut taking, progress)?;
     runs.add(side, &read.profile, taking.collector.sliced());
     let all = samples.time == tare_replay::TimeRanges::All;
     let recorded_ns = read.ledger.as_ref().map(|ledger| ledger.recorded_ns).filter(|_| all);
