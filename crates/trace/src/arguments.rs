@@ -134,6 +134,7 @@ impl Invocation<'_> {
             "fd" => format!("{int}{}", self.descriptor_at(at)),
             "int" | "pid" => int.to_string(),
             "uint" => low.to_string(),
+            "long" if self.registers.is_compat && !self.registers.is_pair(at) => int.to_string(),
             "long" => value.cast_signed().to_string(),
             "size" => value.to_string(),
             "ptr" => pointer(value),

@@ -3,6 +3,7 @@
 use tare_kernel::bpf::{Chunk, ChunkPart, chunks};
 
 use crate::flags::Flags;
+use crate::registers::ArgumentRegisters;
 use crate::signature::ArgumentKind;
 
 /// How descriptors are printed.
@@ -22,7 +23,9 @@ pub enum DescriptorInfo {
 pub(crate) struct Invocation<'a> {
     pub(crate) name: &'a str,
     pub(crate) kinds: Option<&'a [ArgumentKind]>,
+    /// The arguments, and their registers.
     pub(crate) values: [u64; 6],
+    pub(crate) registers: ArgumentRegisters,
     /// Memory copied when the call began.
     pub(crate) entered: &'a [u8],
     /// The result, and memory copied at the return; `None` while the call is in progress.
@@ -45,8 +48,9 @@ impl<'a> Invocation<'a> {
     /// Returns the memory that an argument points to: as it was at the call or, if it couldn't be
     /// read then, at the return.
     pub(crate) fn chunks(&self, at: usize) -> impl Iterator<Item = Chunk<'a>> + use<'a> {
+        let register = self.registers.first(at);
         let of = move |payload: &'a [u8]| {
-            chunks(payload).filter(move |chunk| usize::from(chunk.argument) == at)
+            chunks(payload).filter(move |chunk| usize::from(chunk.argument) == register)
         };
         let readable = of(self.entered).any(|chunk| chunk.bytes.is_some());
         let payload = match self.returned {
@@ -77,6 +81,9 @@ impl<'a> Invocation<'a> {
     /// Returns a part of the memory that an argument points to after the return.
     pub(crate) fn part_after(&self, at: usize, part: ChunkPart) -> Option<&'a [u8]> {
         let (_, payload) = self.returned?;
-        chunks(payload).find(|chunk| usize::from(chunk.argument) == at && chunk.part == part)?.bytes
+        let register = self.registers.first(at);
+        let is_it =
+            |chunk: &Chunk<'_>| usize::from(chunk.argument) == register && chunk.part == part;
+        chunks(payload).find(is_it)?.bytes
     }
 }

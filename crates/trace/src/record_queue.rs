@@ -46,6 +46,11 @@ impl RecordQueue {
         }
     }
 
+    /// Whether no record waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Removes the oldest record if it is older than `time_ns`, or if the queue holds more than
     /// [`SORT_BYTES`]. Returns its time and its bytes.
     pub(crate) fn pop_before(&mut self, time_ns: u64) -> Option<(u64, &[u8])> {

@@ -12,11 +12,15 @@
 //! <TYPE*N >TYPE*r                     several structures; argument N holds their number, or the
 //!                                     result is it
 //! ```
-//! Other words are vectors, socket addresses and options, and arguments of a few calls.
+//! A call's name after `i386:` has other arguments there than on 64-bit machines. Other words are
+//! vectors, socket addresses and options, and arguments of a few calls.
 
 use std::collections::HashMap;
 
 use tare_kernel::bpf::{CallPlan, CopyRule, CopyTime};
+
+use crate::names::Abi;
+use crate::registers::ArgumentRegisters;
 
 /// How an argument is read and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,7 @@ pub(crate) fn size(name: &str) -> Option<u16> {
         "timezone" | "sigset" | "pollfd" | "fds" | "off" | "size" => 8,
         "int" | "uint1" | "status" | "param" | "socklen" => 4,
         "epoll" => 12,
+        "oldmmap" => 24,
         "utsname" => 390,
         "sysinfo" => 112,
         "statfs" | "uring" => 120,
@@ -152,9 +157,11 @@ fn parse_kind(word: &'static str) -> ArgumentKind {
 }
 
 impl Signatures {
-    /// Returns the arguments of a call, if known.
-    pub(crate) fn get(&self, call: &str) -> Option<&[ArgumentKind]> {
-        self.0.get(call).map(Vec::as_slice)
+    /// Returns the arguments of a call, if known. `compat`: of a 32-bit task.
+    pub(crate) fn get(&self, call: &str, compat: bool) -> Option<&[ArgumentKind]> {
+        let own = || self.0.get(format!("{}:{call}", Abi::COMPAT).as_str());
+        let own = if compat { own() } else { None };
+        own.or_else(|| self.0.get(call)).map(Vec::as_slice)
     }
 
     /// Returns what the kernel has to copy. `string`: bytes of a string to print. Many structures
@@ -168,14 +175,18 @@ impl Signatures {
         descriptors: bool,
     ) -> CallPlan {
         let mut plan = CallPlan::default();
-        let kinds = self.get(call).unwrap_or_default();
-        for (place, kind) in plan.arguments.iter_mut().zip(kinds) {
+        let kinds = self.get(call, compat).unwrap_or_default();
+        let abi = if compat { Abi::COMPAT } else { Abi::NATIVE };
+        let registers = ArgumentRegisters::for_call(abi, call);
+        let has_other_layout = compat && !has_one_layout(call);
+        for (argument, kind) in kinds.iter().enumerate() {
+            let Some(place) = plan.arguments.get_mut(registers.first(argument)) else { continue };
             *place = match kind {
                 ArgumentKind::Word("fd" | "at") if descriptors => (CopyRule::Descriptor, ENTER),
                 ArgumentKind::Struct { name: "fds", when, .. } if descriptors => {
                     (CopyRule::Descriptors, *when)
                 }
-                kind => copy_rule(*kind, string, compat).unwrap_or_default(),
+                kind => copy_rule(*kind, string, has_other_layout).unwrap_or_default(),
             };
         }
         plan.returns_descriptor = descriptors && RETURN_DESCRIPTORS.contains(&call);
@@ -185,6 +196,28 @@ impl Signatures {
         }
         plan
     }
+}
+
+/// Whether a call's structures have the same layout in 32-bit tasks.
+fn has_one_layout(call: &str) -> bool {
+    call.ends_with("_time64")
+        || matches!(
+            call,
+            "clock_gettime64"
+                | "clock_settime64"
+                | "timer_gettime64"
+                | "timer_settime64"
+                | "timerfd_gettime64"
+                | "timerfd_settime64"
+                | "sendfile64"
+                | "_llseek"
+                | "splice"
+                | "copy_file_range"
+                | "prlimit64"
+                | "statx"
+                | "clone3"
+                | "io_uring_setup"
+        )
 }
 
 /// Calls that return a descriptor; fcntl(2) and bpf(2) depend on their operation.
@@ -251,10 +284,13 @@ fn copy_rule(kind: ArgumentKind, string: u16, compat: bool) -> Option<(CopyRule,
         ArgumentKind::Word("cpuset") => (CopyRule::Items { count: 1, size: 1, most: 128 }, ENTER),
         ArgumentKind::Word("ocpuset") => (CopyRule::Returned { size: 1, most: 128 }, SUCCESS),
         ArgumentKind::Word("fdset") => (CopyRule::Bytes(128), BOTH),
-        ArgumentKind::Word("fcntlarg") => (CopyRule::Bytes(32), BOTH),
-        ArgumentKind::Word("prctlarg") => (CopyRule::Text(16), ENTER),
-        ArgumentKind::Word("dirents") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
-        ArgumentKind::Word("futextime") => (CopyRule::Bytes(16), ENTER),
+        ArgumentKind::Word("fcntlarg") if !compat => (CopyRule::Bytes(32), BOTH),
+        ArgumentKind::Word("prctl") => (CopyRule::Text(16), BOTH),
+        ArgumentKind::Word("prctltext") => (CopyRule::Text(80), ENTER),
+        ArgumentKind::Word("dirents") if !compat => {
+            (CopyRule::Returned { size: 1, most: PATH }, SUCCESS)
+        }
+        ArgumentKind::Word("futextime") if !compat => (CopyRule::Bytes(16), ENTER),
         ArgumentKind::Word("msg") if !compat => (CopyRule::Message(one), ENTER),
         ArgumentKind::Word("omsg") if !compat => (CopyRule::Message(one), RETURN),
         ArgumentKind::In(count) => (CopyRule::Items { count, size: 1, most: one }, ENTER),
@@ -271,7 +307,10 @@ fn copy_rule(kind: ArgumentKind, string: u16, compat: bool) -> Option<(CopyRule,
         }
         ArgumentKind::Struct { name, when, items } => {
             let size = size(name)?;
-            if compat && size > 4 && !matches!(name, "fds" | "pollfd" | "sigset" | "epoll") {
+            if compat
+                && size > 4
+                && !matches!(name, "fds" | "pollfd" | "sigset" | "epoll" | "oldmmap")
+            {
                 return None;
             }
             let copied = match items {
@@ -297,7 +336,8 @@ mod tests {
         let flags = Flags::default();
         let names: Vec<_> = CallNames::default().calls().map(|(_, name)| name).collect();
         for (call, kinds) in &signatures.0 {
-            assert!(names.contains(call) || cfg!(not(target_arch = "x86_64")), "{call}");
+            let call = call.strip_prefix("i386:").unwrap_or(call);
+            assert!(names.contains(&call) || cfg!(not(target_arch = "x86_64")), "{call}");
             assert!(kinds.len() <= 6, "{call}");
             for kind in kinds {
                 match kind {

@@ -1,6 +1,7 @@
 //! Arguments that only a few calls have.
 
 use crate::invocation::Invocation;
+use crate::prctl;
 use crate::structs::{self, StructBytes, pointer};
 
 const O_CREAT: u64 = 0o100;
@@ -64,9 +65,10 @@ pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<Strin
                 .unwrap_or_else(|| pointer(value))
         }
         "mremapto" => return (before & 6 != 0).then(|| pointer(value)),
-        "prctlarg" | "prctlmore" => return prctl(call, at, value),
+        "prctl" | "prctltext" => return prctl::argument(call, at),
         "futexop" => futex_operation(call, low),
         "futexval" | "futextime" => return futex(call, at, word),
+        "ipckey" | "ipcflags" | "key" | "ioprio" | "fanotifyinit" => rare(call, word, value),
         _ => pointer(value),
     })
 }
@@ -95,6 +97,41 @@ fn socket(call: &Invocation<'_>, word: &str, low: u64, before: u64) -> String {
             };
             call.flags.number(table, low)
         }
+    }
+}
+
+/// Formats an argument that only calls for IPC, keys, priorities and fanotify(7) have.
+fn rare(call: &Invocation<'_>, word: &str, value: u64) -> String {
+    let low = value & 0xffff_ffff;
+    match word {
+        "ipckey" if low == 0 => "IPC_PRIVATE".to_owned(),
+        "ipckey" => format!("{low:#x}"),
+        "ipcflags" => ipc_flags(call, low),
+        "key" => match call.flags.name("keyspec", low) {
+            Some(name) => name.to_owned(),
+            None => StructBytes(&value.to_ne_bytes()).int(0).to_string(),
+        },
+        "ioprio" => {
+            let class = call.flags.number("ioprioclass", low >> 13);
+            format!("IOPRIO_PRIO_VALUE({class}, {})", low & 0x1fff)
+        }
+        "fanotifyinit" => {
+            let class = call.flags.number("fanclass", low & 0xc);
+            match call.flags.flags("fanotifyinit", low & !0xc) {
+                more if more == "0" => class,
+                more => format!("{class}|{more}"),
+            }
+        }
+        _ => pointer(value),
+    }
+}
+
+/// Formats the flags of an IPC object with its permissions.
+fn ipc_flags(call: &Invocation<'_>, value: u64) -> String {
+    let mode = structs::octal(value & 0o777);
+    match call.flags.flags("ipc", value & !0o777) {
+        none if none == "0" => mode,
+        flags => format!("{flags}|{mode}"),
     }
 }
 
@@ -164,25 +201,6 @@ fn fcntl(call: &Invocation<'_>, value: u64) -> Option<String> {
     })
 }
 
-/// Formats the arguments of prctl(2) after the option, which depend on it.
-fn prctl(call: &Invocation<'_>, at: usize, value: u64) -> Option<String> {
-    let option = call.values[0] & 0xffff_ffff;
-    if at == 2 {
-        let rest = call.values[2..5].iter().map(|value| format!("{value:#x}").replace("0x0", "0"));
-        let all = matches!(option, 36 | 38 | 39 | 41 | 42);
-        return all.then(|| rest.collect::<Vec<_>>().join(", "));
-    }
-    match option {
-        3 | 7 | 21 | 27 | 30 => None,
-        1 => Some(structs::signal(call.flags, u32::try_from(value).unwrap_or(0))),
-        15 => Some(
-            call.bytes(at).map_or_else(|| pointer(value), |name| crate::text::string(name, 15)),
-        ),
-        4 | 8 | 29 | 36 | 38 | 41 => Some(value.to_string()),
-        _ => Some(pointer(value)),
-    }
-}
-
 /// Counts the directory entries that the call returned; `None` if not all of them were copied, or
 /// the call hasn't succeeded.
 fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
@@ -241,7 +259,7 @@ pub(crate) fn clone(call: &Invocation<'_>) -> Option<String> {
     let flags = call.values[0];
     let stack = call.values[1];
     let parent = call.values[2];
-    let (child, tls) = if cfg!(target_arch = "aarch64") {
+    let (child, tls) = if cfg!(target_arch = "aarch64") || call.registers.is_compat {
         (call.values[4], call.values[3])
     } else {
         (call.values[3], call.values[4])

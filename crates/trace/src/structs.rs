@@ -1,7 +1,10 @@
 //! Structures of the kernel's interface in strace's notation. Layouts are those of 64-bit machines,
 //! from the uapi headers.
 
+use tare_kernel::bpf::Call;
+
 use crate::flags::Flags;
+use crate::names::{CallNames, Errno};
 use crate::text;
 
 /// The bytes of a structure, whose fields are read at offsets. A field that isn't complete reads as
@@ -67,7 +70,6 @@ pub(crate) fn mode(mode: u32) -> String {
 fn device(device: u64) -> String {
     let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
     let minor = (device & 0xff) | (device >> 12 & !0xff & 0xffff_ffff);
-    let hex = |number: u64| if number == 0 { "0".to_owned() } else { format!("{number:#x}") };
     format!("makedev({}, {})", hex(major), hex(minor))
 }
 
@@ -179,6 +181,7 @@ pub(crate) fn structure(flags: &Flags, name: &str, bytes: &[u8]) -> Option<Strin
         "sysinfo" => sysinfo(f),
         "statfs" => statfs(f),
         "uring" => uring(flags, f, true),
+        "oldmmap" => old_mmap(flags, f),
         _ => return None,
     })
 }
@@ -331,52 +334,106 @@ fn offsets(f: StructBytes<'_>, start: usize, names: &[&str]) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-/// Formats `siginfo_t` with the fields of this signal.
+/// Formats `siginfo_t` with the fields of this signal. A code of 0 or below is a process's, and the
+/// fields depend on it; a positive one is the kernel's, and they depend on the signal.
 pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
     let f = StructBytes(bytes);
     let number = f.word(0);
     let code = f.word(8);
-    let sent = f.int(8) <= 0;
+    let is_sent = f.int(8) <= 0;
     let table = match number {
-        17 => "childcode",
-        11 => "segvcode",
+        4 => "illcode",
+        5 => "trapcode",
+        7 => "buscode",
         8 => "fpecode",
+        11 => "segvcode",
+        17 => "childcode",
+        29 => "pollcode",
+        31 => "syscode",
         _ => "sicode",
     };
     let code_name = flags
-        .name(if sent { "sicode" } else { table }, code.into())
+        .name(if is_sent { "sicode" } else { table }, code.into())
         .or_else(|| flags.name("sicode", code.into()))
         .map_or_else(|| format!("{code:#x}"), str::to_owned);
-    let head = format!("si_signo={}, si_code={code_name}", signal(flags, number));
-    let from = format!("si_pid={}, si_uid={}", f.int(16), f.word(20));
-    let rest = match number {
-        // Only the head was copied.
-        _ if bytes.len() < 16 => String::new(),
-        _ if code == 0x80 => String::new(),
-        17 if !sent => {
+    let mut text = format!("{{si_signo={}, si_code={code_name}", signal(flags, number));
+    // Only the head was copied of a signal without more.
+    if bytes.len() >= 16 {
+        if f.int(4) != 0 {
+            text.push_str(&format!(", si_errno={}", Errno::default().name(f.word(4))));
+        }
+        text.push_str(&if is_sent {
+            sent_fields(f)
+        } else {
+            raised_fields(flags, f, number, code)
+        });
+    }
+    text + "}"
+}
+
+/// Formats the fields of a signal that a process sent, or a timer of its own.
+fn sent_fields(f: StructBytes<'_>) -> String {
+    let from = format!(", si_pid={}, si_uid={}", f.int(16), f.word(20));
+    let value = || format!(", si_int={}, si_ptr={}", f.int(24), pointer(f.long(24)));
+    match f.int(8) {
+        // SI_USER, SI_TKILL
+        0 | -6 => from,
+        // SI_TIMER
+        -2 => format!(", si_timerid={:#x}, si_overrun={}{}", f.int(16), f.int(20), value()),
+        // SI_QUEUE
+        -1 => from + &value(),
+        _ if f.long(24) != 0 => from + &value(),
+        _ => from,
+    }
+}
+
+/// Formats the fields of a signal that the kernel raised.
+fn raised_fields(flags: &Flags, f: StructBytes<'_>, number: u32, code: u32) -> String {
+    /// `SI_KERNEL`.
+    const KERNEL: u32 = 0x80;
+    let from = || format!(", si_pid={}, si_uid={}", f.int(16), f.word(20));
+    match number {
+        17 => {
             let status = if code == 1 { f.int(24).to_string() } else { signal(flags, f.word(24)) };
+            let times = format!("si_utime={}, si_stime={}", f.signed(32), f.signed(40));
+            format!("{}, si_status={status}, {times}", from())
+        }
+        5 if code == KERNEL => String::new(),
+        4 | 5 | 7 | 8 | 11 => format!(", si_addr={}", pointer(f.long(16))),
+        29 if (1..=6).contains(&code) => format!(", si_band={}", f.signed(16)),
+        31 => {
+            let arch = f.word(28);
+            // AUDIT_ARCH_I386 and AUDIT_ARCH_ARM.
+            let is_compat = matches!(arch, 0x4000_0003 | 0x4000_0028);
+            let call = Call { number: f.word(24), compat: is_compat };
+            let name = CallNames::default().find(call).map(|name| format!("__NR_{name}"));
             format!(
-                ", {from}, si_status={status}, si_utime={}, si_stime={}",
-                f.signed(32),
-                f.signed(40)
+                ", si_call_addr={}, si_syscall={}, si_arch={}",
+                pointer(f.long(16)),
+                name.unwrap_or_else(|| format!("{:#x}", call.number)),
+                flags.number("auditarch", arch.into())
             )
         }
-        4 | 5 | 7 | 8 | 11 if !sent => format!(", si_addr={}", pointer(f.long(16))),
-        _ if f.int(8) == -2 => {
-            format!(
-                ", si_timerid={:#x}, si_overrun={}, si_int={}, si_ptr={}",
-                f.int(16),
-                f.int(20),
-                f.int(24),
-                pointer(f.long(24))
-            )
-        }
-        _ if f.int(8) == -1 => {
-            format!(", {from}, si_int={}, si_ptr={}", f.int(24), pointer(f.long(24)))
-        }
-        _ => format!(", {from}"),
-    };
-    format!("{{{head}{rest}}}")
+        _ if f.long(16) != 0 => from(),
+        _ => String::new(),
+    }
+}
+
+/// Formats the arguments of i386's first mmap(2), which are in memory.
+fn old_mmap(flags: &Flags, f: StructBytes<'_>) -> String {
+    format!(
+        "{}, {}, {}, {}, {}, {}",
+        pointer(f.word(0).into()),
+        f.word(4),
+        flags.flags("prot", f.word(8).into()),
+        flags.flags("map", f.word(12).into()),
+        f.int(16),
+        hex(f.word(20).into())
+    )
+}
+
+fn hex(value: u64) -> String {
+    if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
 
 #[cfg(test)]
@@ -400,6 +457,46 @@ mod tests {
         assert_eq!(
             (limit(8 << 20), limit(u64::MAX)),
             ("8192*1024".into(), "RLIM64_INFINITY".into())
+        );
+    }
+
+    /// Returns the head of `siginfo_t`, followed by 32-bit fields from offset 16 on.
+    fn info(number: i32, errno: i32, code: i32, fields: &[u32]) -> Vec<u8> {
+        let head = [number, errno, code, 0].map(i32::to_ne_bytes).concat();
+        let fields = fields.iter().flat_map(|field| field.to_ne_bytes());
+        let mut bytes: Vec<u8> = head.into_iter().chain(fields).collect();
+        bytes.resize(48, 0);
+        bytes
+    }
+
+    #[test]
+    fn formats_the_fields_of_each_kind_of_signal() {
+        let flags = Flags::default();
+        let text = |bytes: &[u8]| siginfo(&flags, bytes);
+        assert_eq!(
+            text(&info(15, 0, 0, &[77, 1000])),
+            "{si_signo=SIGTERM, si_code=SI_USER, si_pid=77, si_uid=1000}"
+        );
+        let arch = if cfg!(target_arch = "aarch64") { 0xc000_00b7 } else { 0xc000_003e };
+        let call = if cfg!(target_arch = "aarch64") { 141 } else { 140 };
+        let seccomp = text(&info(31, 7, 1, &[0x1000, 0, call, arch]));
+        assert!(seccomp.starts_with("{si_signo=SIGSYS, si_code=SYS_SECCOMP, si_errno=E2BIG, si_call_addr=0x1000, si_syscall=__NR_getpriority, si_arch=AUDIT_ARCH_"), "{seccomp}");
+        assert_eq!(
+            text(&info(29, 0, 1, &[65, 0, 3])),
+            "{si_signo=SIGIO, si_code=POLL_IN, si_band=65}"
+        );
+        assert_eq!(text(&info(29, 0, 0x80, &[])), "{si_signo=SIGIO, si_code=SI_KERNEL}");
+        assert_eq!(
+            text(&info(11, 0, 0x80, &[])),
+            "{si_signo=SIGSEGV, si_code=SI_KERNEL, si_addr=NULL}"
+        );
+        assert_eq!(
+            text(&info(7, 0, 2, &[0x1000])),
+            "{si_signo=SIGBUS, si_code=BUS_ADRERR, si_addr=0x1000}"
+        );
+        assert_eq!(
+            text(&info(17, 0, 2, &[77, 0, 9, 0, 1, 0, 2])),
+            "{si_signo=SIGCHLD, si_code=CLD_KILLED, si_pid=77, si_uid=0, si_status=SIGKILL, si_utime=1, si_stime=2}"
         );
     }
 

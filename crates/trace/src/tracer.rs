@@ -72,7 +72,38 @@ pub(crate) fn neither(step: PerfFallback, perf: PerfError) -> TraceError {
 
 /// Traces calls as they happen.
 #[derive(Debug)]
-pub struct Tracer(CallSource);
+pub struct Tracer {
+    source: CallSource,
+    missed: MissedRecords,
+}
+
+/// Accounts for lost records: those that the programs counted, and those that records or lines have
+/// stated.
+#[derive(Clone, Copy, Debug, Default)]
+struct MissedRecords {
+    stated: u64,
+    /// Part of `stated` that no record has stated yet: its task may still do so.
+    ahead: u64,
+}
+
+impl MissedRecords {
+    /// Returns how many of the records that a task misses since its last one aren't stated yet.
+    fn state(&mut self, missed: u32) -> u32 {
+        let missed = u64::from(missed);
+        let known = missed.min(self.ahead);
+        self.ahead -= known;
+        self.stated += missed - known;
+        u32::try_from(missed - known).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how many of all lost records aren't stated yet, and counts them as stated.
+    fn state_rest(&mut self, all: u64) -> u64 {
+        let rest = all.saturating_sub(self.stated);
+        self.stated += rest;
+        self.ahead += rest;
+        rest
+    }
+}
 
 #[derive(Debug)]
 enum CallSource {
@@ -109,10 +140,10 @@ impl Tracer {
         let between = wanted.has_any().then(|| PerfEvents::start(wanted, follow, ring_bytes, host));
         let between = between.transpose()?;
         let error = match (Calls::start(plans, follow, ring_bytes), between) {
-            (Ok(calls), None) => return Ok((Self(CallSource::Bpf(Box::new(calls))), None)),
+            (Ok(calls), None) => return Ok((Self::new(CallSource::Bpf(Box::new(calls))), None)),
             (Ok(calls), Some(between)) => {
                 let merged = MergedCalls { calls, queue: RecordQueue::default(), between };
-                return Ok((Self(CallSource::BpfAndPerf(Box::new(merged))), None));
+                return Ok((Self::new(CallSource::BpfAndPerf(Box::new(merged))), None));
             }
             (Err(error), between) => {
                 // Close these events before others are opened: one ring buffer per CPU is enough.
@@ -123,14 +154,18 @@ impl Tracer {
         let step = step_back(error, LINES_LACK)?;
         let wanted = PerfOptions { calls: true, ..wanted.clone() };
         match PerfEvents::start(&wanted, follow, ring_bytes, host) {
-            Ok(perf) => Ok((Self(CallSource::Perf(Box::new(perf))), Some(step))),
+            Ok(perf) => Ok((Self::new(CallSource::Perf(Box::new(perf))), Some(step))),
             Err(perf) => Err(neither(step, perf)),
         }
     }
 
+    fn new(source: CallSource) -> Self {
+        Self { source, missed: MissedRecords::default() }
+    }
+
     /// Returns descriptors that become readable when a ring buffer has many records.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (calls, perf) = match &self.0 {
+        let (calls, perf) = match &self.source {
             CallSource::Bpf(calls) => (Some(&**calls), None),
             CallSource::BpfAndPerf(merged) => (Some(&merged.calls), Some(&merged.between)),
             CallSource::Perf(perf) => (None, Some(&**perf)),
@@ -148,17 +183,25 @@ impl Tracer {
         is_over: bool,
         mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        match &mut self.0 {
+        let Self { source, missed } = self;
+        match source {
             CallSource::Bpf(calls) => {
                 if is_over {
                     calls.stop();
                 }
-                calls.drain(|bytes| match CallRecord::parse(bytes) {
-                    Some(record) => each(TraceRecord::Task { record, cgroup: 0 }),
+                // Read first: records that are drained may state what is lost up to now.
+                let lost = calls.missing().unwrap_or_default();
+                let is_empty = calls.drain(|bytes| match CallRecord::parse(bytes) {
+                    Some(record) => {
+                        let missed = missed.state(record.missed);
+                        let record = CallRecord { missed, ..record };
+                        each(TraceRecord::Task { record, cgroup: 0 })
+                    }
                     None => Ok(()),
-                })
+                })?;
+                state_rest(is_empty, lost, missed, each)
             }
-            CallSource::BpfAndPerf(merged) => merged.drain(is_over, each),
+            CallSource::BpfAndPerf(merged) => merged.drain(is_over, missed, each),
             CallSource::Perf(perf) => {
                 if is_over {
                     perf.stop();
@@ -173,7 +216,7 @@ impl Tracer {
     /// # Errors
     /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<u64, TraceError> {
-        match &self.0 {
+        match &self.source {
             CallSource::Bpf(calls) => calls.missing().map_err(TraceError::Bpf),
             CallSource::BpfAndPerf(merged) => {
                 let calls = merged.calls.missing().map_err(TraceError::Bpf)?;
@@ -188,6 +231,7 @@ impl MergedCalls {
     fn drain<E>(
         &mut self,
         is_over: bool,
+        missed: &mut MissedRecords,
         mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { calls, queue, between } = self;
@@ -195,7 +239,8 @@ impl MergedCalls {
             between.stop();
             calls.stop();
         }
-        calls.drain(|bytes| {
+        let lost = calls.missing().unwrap_or_default();
+        let is_empty = calls.drain(|bytes| {
             if let Some(time_ns) = CallRecord::time_ns(bytes) {
                 queue.push(time_ns, bytes);
             }
@@ -205,13 +250,27 @@ impl MergedCalls {
         while let Some((time_ns, bytes)) = queue.pop_before(complete_ns) {
             between.hand_over_until(time_ns, &mut each)?;
             let Some(record) = CallRecord::parse(bytes) else { continue };
+            let record = CallRecord { missed: missed.state(record.missed), ..record };
             if let TaskEvent::Enter { call, .. } = record.event {
                 between.begin_call(record.tid, call);
             }
             each(TraceRecord::Task { record, cgroup: 0 })?;
         }
-        between.hand_over_until(u64::MAX, each)
+        between.hand_over_until(u64::MAX, &mut each)?;
+        state_rest(is_empty && queue.is_empty(), lost, missed, each)
     }
+}
+
+/// Hands over the number of lost records that no record states, because their task wrote none since
+/// or has exited. `is_read`: all records that were written before `lost` was read are handed over.
+fn state_rest<E>(
+    is_read: bool,
+    lost: u64,
+    missed: &mut MissedRecords,
+    mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let rest = if is_read { missed.state_rest(lost) } else { 0 };
+    if rest > 0 { each(TraceRecord::Missing(rest)) } else { Ok(()) }
 }
 
 /// Sums of calls, made in the kernel if BPF is available.
@@ -294,5 +353,23 @@ impl SumTracer {
             SumSource::Bpf(programs) => programs.read().map_err(TraceError::Bpf),
             SumSource::Perf(_, adder) => Ok(adder.take_sums()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_records_are_stated_once() {
+        let mut missed = MissedRecords::default();
+        assert_eq!(missed.state(3), 3);
+        // Five are lost by now, two of them by a task that wrote no record since.
+        assert_eq!(missed.state_rest(5), 2);
+        assert_eq!(missed.state_rest(5), 0);
+        // The task's next record says so, and that it lost another one.
+        assert_eq!(missed.state(3), 1);
+        assert_eq!(missed.state_rest(6), 0);
+        assert_eq!(missed.stated, 6);
     }
 }

@@ -442,11 +442,12 @@ impl Calls {
     }
 
     /// Hands over pending records in the order of their writing, as the bytes for
-    /// [`CallRecord::parse`]: at most 10,000, or all after [`Self::stop`].
+    /// [`CallRecord::parse`]: at most 10,000, or all after [`Self::stop`]. Returns whether none is
+    /// left.
     ///
     /// # Errors
     /// Returns the first error of `each`.
-    pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<bool, E> {
         self.ring.drain(self.programs.is_some(), each)
     }
 

@@ -35,18 +35,18 @@ impl RecordRing {
     }
 
     /// Hands over pending records in the order of their writing: at most 10,000 if programs are
-    /// running, otherwise all.
+    /// running, otherwise all. Returns whether none is left.
     pub(crate) fn drain<E>(
         &mut self,
         is_running: bool,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<bool, E> {
         let limit = if is_running { BATCH } else { usize::MAX };
         for _ in 0..limit {
-            let Some(bytes) = self.ring.next() else { break };
+            let Some(bytes) = self.ring.next() else { return Ok(true) };
             each(&bytes)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns how many records the ring buffer had no room for so far.

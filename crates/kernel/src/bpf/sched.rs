@@ -177,7 +177,8 @@ impl SchedEvents {
         mut each: impl FnMut(SchedRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let is_running = self.programs.is_some();
-        self.ring.drain(is_running, |bytes| SchedRecord::parse(bytes).map_or(Ok(()), &mut each))
+        let each = |bytes: &[u8]| SchedRecord::parse(bytes).map_or(Ok(()), &mut each);
+        self.ring.drain(is_running, each).map(drop)
     }
 
     /// Unloads the programs; written records remain readable.

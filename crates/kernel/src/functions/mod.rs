@@ -326,7 +326,7 @@ impl Probes {
     /// # Errors
     /// Returns the first error of `each`.
     pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        self.ring.drain(!self.attached.is_empty(), each)
+        self.ring.drain(!self.attached.is_empty(), each).map(drop)
     }
 
     /// Detaches the probes; records and sums remain readable.

@@ -1,12 +1,12 @@
 //! `tare trace` without `-s`: a line for each system call, compared with strace's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{ProcessGuard, sh, status, stderr, tare, workload};
+use crate::support::{ProcessGuard, sh, status, stderr, tare, wait_until, workload};
 use crate::trace::can_trace;
 
 fn trace(args: &[&str]) -> Output {
@@ -415,6 +415,181 @@ fn names_32_bit_calls() {
     assert!(stderr(&output).contains("getppid() "), "{output:?}");
 }
 
+/// Compiles C; `None` if that fails.
+fn compiled(folder: &Path, name: &str, code: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = folder.join(format!("{name}.c"));
+    let program = folder.join(name);
+    std::fs::write(&source, code).unwrap();
+    let mut build = Command::new("cc");
+    let built = build.args(["-w", "-o"]).arg(&program).arg(&source).args(flags).status();
+    if !built.is_ok_and(|status| status.success()) {
+        println!("skipped: {name}.c can't be compiled");
+        return None;
+    }
+    Some(program)
+}
+
+/// A 64-bit argument takes two registers of a 32-bit call, mmap2(2) counts in pages, and clone(2)
+/// has its arguments in another order.
+#[test]
+fn prints_the_arguments_of_32_bit_calls() {
+    if !can_trace() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let code = "#include <fcntl.h>\n#include <unistd.h>\n#include <sys/wait.h>
+        static long call(long n, long a, long b, long c, long d, long e, long f) {
+            long r; register long last __asm__(\"r8\") = f;
+            __asm__ volatile(\"push %%rbp; mov %%r8, %%rbp; int $0x80; pop %%rbp\" : \"=a\"(r), \"+r\"(last)
+                : \"a\"(n), \"b\"(a), \"c\"(b), \"d\"(c), \"S\"(d), \"D\"(e) : \"memory\", \"r9\", \"r10\", \"r11\");
+            return r;
+        }
+        static char text[] = \"abc\"; static int id;
+        int main(int argc, char **argv) {
+            int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+            if (call(64, 0, 0, 0, 0, 0, 0) < 0) return 1;
+            call(181, fd, (long)text, 3, 2, 1, 0);
+            call(324, fd, 0, 0, 1, 4096, 0);
+            call(192, 0, 4096, 1, 1, fd, 1);
+            call(19, fd, -1, 0, 0, 0, 0);
+            if (!call(120, 0x1000011, 0, 0, 0, (long)&id, 0)) _exit(0);
+            wait(0);
+            return 0;
+        }";
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-static", "-no-pie", "-O1", "-mno-red-zone"];
+    let Some(program) = compiled(folder.path(), "compat", code, &flags) else { return };
+    let file = folder.path().join("file");
+    let output = trace(&[program.to_str().unwrap(), file.to_str().unwrap()]);
+    if status(&output) != 0 {
+        return println!("skipped: this kernel has no 32-bit system calls");
+    }
+    let text = stderr(&output);
+    for says in [
+        "pwrite64(3, \"abc\", 3, 4294967298)",
+        "fallocate(3, 0, 4294967296, 4096)",
+        "mmap2(NULL, 4096, PROT_READ, MAP_SHARED, 3, 0x1000)",
+        "lseek(3, -1, SEEK_SET)",
+        "clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD, child_tidptr=0x",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+}
+
+/// Calls of many kinds, most of which fail at once, have their own arguments.
+#[test]
+fn prints_the_arguments_of_rare_calls_as_strace_does() {
+    if !can_trace() || !has_strace() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let code = "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>
+        #define S(n, ...) syscall(SYS_##n, __VA_ARGS__);
+        int main(void) { long z[8] = {0}; char b[64]; int i;
+        S(shmat, -1, 0, 010000) S(shmctl, -1, 2, 0) S(shmdt, 0) S(semget, 5, 1, 02600) S(semop, -1, 0, 0)
+        S(msgsnd, -1, 0, 0, 04000) S(msgrcv, -1, 0, 0, 0, 04000) S(msgctl, -1, 2, 0) S(setns, -1, 0x20000000)
+        S(open_tree, -100, \"/x\", 0x80001) S(move_mount, -1, \"a\", -100, \"b\", 4) S(fsopen, \"nofs\", 1)
+        S(fsconfig, -1, 1, \"k\", \"v\", 0) S(fsmount, -1, 1, 2) S(fspick, -100, \"/x\", 1) S(bpf, 99, 0, 0)
+        S(perf_event_open, 0, 0, -1, -1, 8) S(sendmmsg, -1, 0, 0, 0x4000) S(recvmmsg, -1, 0, 0, 0, 0)
+        S(unshare, 0) S(sched_rr_get_interval, 0, z) S(ptrace, 0x4206, -1, 0, 0) S(mbind, 0, 0, 2, 0, 0, 0)
+        S(mq_unlink, \"q\") S(ioprio_get, 9, 0) S(fanotify_mark, -1, 1, 8, -100, \"/x\") S(kcmp, 1, 1, 0, 0, 0)
+        S(name_to_handle_at, -100, \"/x\", 0, 0, 0x400) S(process_vm_readv, -1, 0, 0, 0, 0, 0)
+        S(preadv2, -1, 0, 0, 5, 0, 8) S(pwritev2, -1, 0, 0, 5, 0, 16) S(pkey_free, 99) S(pidfd_getfd, -1, 3, 0)
+        S(process_madvise, -1, 0, 0, 20, 0) S(mount_setattr, -100, \"/x\", 0x8000, 0, 0)
+        S(landlock_add_rule, -1, 1, 0, 0) S(process_mrelease, -1, 0) S(sync_file_range, -1, 1, 2, 7)
+        S(readahead, -1, 4294967298, 5) S(acct, \"/x\") S(swapoff, \"/x\") S(delete_module, \"nomod\", 0x800)
+        S(utimes, \"/x\", 0) S(futimesat, -100, \"/x\", 0) S(io_setup, 0, 0) S(clock_adjtime, 0, 0)
+        S(prctl, 15, \"hello\", 0, 0, 0) S(prctl, 16, b, 0, 0, 0) S(prctl, 1, 15, 0, 0, 0) S(prctl, 2, &i, 0, 0, 0)
+        S(prctl, 4, 1, 0, 0, 0) S(prctl, 8, 0, 0, 0, 0) S(prctl, 7, 0, 0, 0, 0) S(prctl, 23, 21, 0, 0, 0)
+        S(prctl, 36, 1, 0, 0, 0) S(prctl, 37, &i, 0, 0, 0) S(prctl, 29, 60000, 0, 0, 0) S(prctl, 30, 0, 0, 0, 0)
+        S(prctl, 25, &i, 0, 0, 0) S(prctl, 26, 1, 0, 0, 0) S(prctl, 41, 0, 0, 0, 0) S(prctl, 42, 0, 0, 0, 0)
+        S(prctl, 47, 1, 21, 0, 0) S(prctl, 47, 4, 0, 0, 0) S(prctl, 53, 0, 2, 0, 0) S(prctl, 33, 1, 1, 0, 0)
+        S(prctl, 35, 7, 0x1000, 0, 0) S(prctl, 38, 1, 0, 0, 0) S(prctl, 39, 0, 0, 0, 0) S(prctl, 9999, 1, 2, 3, 4)
+        return 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "rare", code, &[]) else { return };
+    let program = program.to_str().unwrap();
+    let from_first = |lines: Option<Vec<String>>| -> Vec<String> {
+        let lines = lines.unwrap_or_default();
+        lines.into_iter().skip_while(|line| !line.starts_with("shmat")).collect()
+    };
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let ours = from_first(lines(&[tare, "trace"], &[program]));
+    let theirs = from_first(lines(&["strace", "-f", "-q"], &[program]));
+    assert!(theirs.len() > 60, "{theirs:?}");
+    let differ: Vec<_> = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs).collect();
+    // An older strace doesn't know all of these calls.
+    assert!(ours.len() == theirs.len() && differ.len() <= 4, "{differ:#?}");
+}
+
+/// A thread that executes a program takes over the id of its process; a sleep that was interrupted
+/// is resumed by another call.
+#[test]
+fn follows_a_thread_that_executes_a_program_and_a_resumed_sleep() {
+    if !can_trace() {
+        return;
+    }
+    let code = "#include <pthread.h>\n#include <unistd.h>\n#include <signal.h>\n#include <time.h>\n#include <sys/wait.h>
+        static void *thread(void *none) { execl(\"/bin/true\", \"true\", (char *)0); return none; }
+        int main(void) {
+            pid_t child = fork();
+            if (!child) { struct timespec time = {0, 600000000}; nanosleep(&time, 0); _exit(0); }
+            usleep(200000); kill(child, SIGSTOP); usleep(50000); kill(child, SIGCONT); waitpid(child, 0, 0);
+            pthread_t id; pthread_create(&id, 0, thread, 0); pthread_join(id, 0); return 1;
+        }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "executes", code, &["-pthread"]) else { return };
+    let program = program.to_str().unwrap();
+    let text = stderr(&trace(&[program]));
+    assert!(text.contains("superseded by execve in pid "), "{text}");
+    assert!(text.contains("\"/bin/true\", [\"true\"]"), "{text}");
+    let resumed = "restart_syscall(<... resuming interrupted clock_nanosleep ...>";
+    assert!(text.contains(resumed), "{text}");
+    assert_eq!(text.matches("+++ exited with 0 +++").count(), 2, "{text}");
+    let output = trace(&["--json", program]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let executed: Vec<_> = objects.iter().filter(|object| object["call"] == "execve").collect();
+    assert_eq!(executed.len(), 2, "{executed:?}");
+    assert_eq!(executed[0]["tid"], executed[1]["tid"]);
+    let ends = objects.iter().filter(|object| object["end"].is_string()).count();
+    assert_eq!(ends, 2, "{text}");
+}
+
+/// Tasks that end while the ring buffer is full can't state what they lost themselves.
+#[test]
+fn missing_records_in_the_lines_add_up_to_the_total_after_the_reader_stalled() {
+    if !can_trace() {
+        return;
+    }
+    let calls = workload("calls");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let script = format!(
+        "touch begun; until test -e go; do sleep 0.05; done; {0} 1 0 200000; touch done; until test -e end; do sleep 0.05; done; {0} 1 0 10",
+        calls.display()
+    );
+    let mut command = tare();
+    command.args(["trace", "--ring-size", "64K", "-o", "lines", "--", "sh", "-c", &script]);
+    let tracer = command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let tracer = tracer.spawn().unwrap();
+    wait_until("the command runs", || at("begun").exists());
+    crate::support::signal(&tracer, rustix::process::Signal::STOP);
+    std::fs::write(at("go"), "").unwrap();
+    wait_until("the program has ended", || at("done").exists());
+    crate::support::signal(&tracer, rustix::process::Signal::CONT);
+    std::fs::write(at("end"), "").unwrap();
+    let output = tracer.wait_with_output().unwrap();
+    let text = stderr(&output);
+    let said = text.lines().find_map(|line| line.strip_prefix("tare: ")?.split_once(" record"));
+    let said: u64 = said.map(|(number, _)| number.replace(',', "").parse().unwrap()).unwrap();
+    let lines = std::fs::read_to_string(at("lines")).unwrap();
+    let missing = lines.lines().filter_map(|line| {
+        line.split_once("<... ")?.1.split_once(" record")?.0.parse::<u64>().ok()
+    });
+    assert_eq!(missing.sum::<u64>(), said, "{text}");
+    assert!(said > 100_000, "{text}");
+}
+
 /// Lost records are counted in the lines where they are missing, and at the end.
 #[test]
 fn counts_the_records_that_a_full_ring_buffer_loses() {
@@ -434,7 +609,7 @@ fn counts_the_records_that_a_full_ring_buffer_loses() {
     let said = text.lines().find_map(|line| line.strip_prefix("tare: ")?.split_once(" record"));
     let said: u64 = said.map(|(number, _)| number.replace(',', "").parse().unwrap()).unwrap();
     let returned = text.lines().filter(|line| line.contains("getppid")).count();
-    assert!(0 < missing && missing <= said && returned > 100, "{missing} {said} {returned}");
+    assert!(0 < missing && missing == said && returned > 100, "{missing} {said} {returned}");
 }
 
 #[test]

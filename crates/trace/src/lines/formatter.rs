@@ -8,7 +8,8 @@ use super::{LineOptions, PendingCall};
 use crate::chosen::CallSelection;
 use crate::flags::Flags;
 use crate::invocation::{DescriptorInfo, Invocation};
-use crate::names::{CallNames, Errno};
+use crate::names::{Abi, CallNames, Errno};
+use crate::registers::ArgumentRegisters;
 use crate::signature::Signatures;
 
 /// The tables, and how arguments are printed.
@@ -59,10 +60,17 @@ impl CallFormatter {
         returned: Option<(i64, &'a [u8])>,
     ) -> Invocation<'a> {
         let known = self.names.find(pending.call);
+        let registers = ArgumentRegisters::for_call(Abi::for_call(pending.call), name);
+        let mut values = registers.values(pending.values);
+        if name == "mmap2" {
+            // The register has the offset in units of 4 KiB.
+            values[5] <<= 12;
+        }
         Invocation {
             name,
-            kinds: known.and_then(|name| self.signatures.get(name)),
-            values: pending.values,
+            kinds: known.and_then(|name| self.signatures.get(name, pending.call.compat)),
+            values,
+            registers,
             entered: &pending.memory,
             returned,
             string: self.string,
@@ -72,18 +80,30 @@ impl CallFormatter {
         }
     }
 
+    /// Formats the arguments of a call.
+    pub(super) fn arguments(&self, pending: &PendingCall, invocation: &Invocation<'_>) -> String {
+        if invocation.name == "restart_syscall" {
+            let call = pending.resumed.as_deref().unwrap_or("system call");
+            return format!("<... resuming interrupted {call} ...>");
+        }
+        invocation.arguments()
+    }
+
     /// Counts the arguments that are pointers for certain but whose memory could be read neither at
     /// the call nor at its return.
     pub(super) fn count_unreadable(&self, pending: &PendingCall, at_return: &[u8]) -> usize {
         let name = self.names.find(pending.call).unwrap_or_default();
-        let kinds = self.signatures.get(name).unwrap_or_default();
+        let kinds = self.signatures.get(name, pending.call.compat).unwrap_or_default();
+        let registers = ArgumentRegisters::for_call(Abi::for_call(pending.call), name);
         let arguments = |payload: &[u8], is_readable: bool| -> HashSet<u8> {
             let chunks = chunks(payload).filter(|chunk| chunk.bytes.is_some() == is_readable);
             chunks.map(|chunk| chunk.argument).collect()
         };
         let unread = arguments(&pending.memory, false);
-        let is_pointer =
-            |at: &&u8| kinds.get(usize::from(**at)).is_some_and(|kind| kind.is_pointer());
+        let is_pointer = |at: &&u8| {
+            let argument = registers.argument(usize::from(**at));
+            kinds.get(argument).is_some_and(|kind| kind.is_pointer())
+        };
         unread.difference(&arguments(at_return, true)).filter(is_pointer).count()
     }
 }
@@ -117,6 +137,7 @@ mod tests {
             beginning: CallBeginning::Seen,
             prefix: false,
             written: None,
+            resumed: None,
         }
     }
 

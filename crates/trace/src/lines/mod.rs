@@ -22,6 +22,10 @@ use crate::structs;
 /// SIGKILL's number, the same on every architecture.
 const SIGKILL: u32 = 9;
 
+/// Result of a call that `restart_syscall` resumes: `-ERESTART_RESTARTBLOCK` of
+/// `include/linux/errno.h`.
+const RESTART_BLOCK: i64 = -516;
+
 /// Column of the result, as in strace.
 const RESULT_COLUMN: usize = 40;
 /// Nanoseconds after which the beginning of a call that hasn't returned is printed.
@@ -60,6 +64,8 @@ struct PendingCall {
     prefix: bool,
     /// The arguments printed so far, once the beginning of the line is printed.
     written: Option<String>,
+    /// For `restart_syscall`, the call that it resumes, if known.
+    resumed: Option<String>,
 }
 
 /// What a thread has yet to print.
@@ -71,6 +77,10 @@ struct ThreadLines {
     signals: Vec<String>,
     /// The call chain, if call chains are printed.
     stack: Vec<String>,
+    /// The thread's process.
+    process: u32,
+    /// The call that a signal interrupted and `restart_syscall` resumes.
+    interrupted: Option<String>,
 }
 
 /// Turns records into lines.
@@ -150,6 +160,10 @@ impl Lines {
             TaskEvent::Enter { call, values, memory, beginning } => {
                 let prefix = self.living.len() > 1;
                 self.flush_signals(record.tid, out);
+                let thread = self.threads.entry(record.tid).or_default();
+                thread.process = record.process;
+                let is_restart = self.formatter.names.find(call) == Some("restart_syscall");
+                let resumed = thread.interrupted.take().filter(|_| is_restart);
                 let pending = PendingCall {
                     call,
                     values,
@@ -158,6 +172,7 @@ impl Lines {
                     beginning,
                     prefix,
                     written: None,
+                    resumed,
                 };
                 if !self.prints_whole_calls() {
                     self.interrupt(out);
@@ -199,7 +214,8 @@ impl Lines {
         let pending = threads.get_mut(&tid).and_then(|thread| thread.pending.as_mut());
         let Some(pending) = pending else { return };
         let name = formatter.names.name(pending.call);
-        let arguments = formatter.invocation(pending, &name, None).arguments();
+        let invocation = formatter.invocation(pending, &name, None);
+        let arguments = formatter.arguments(pending, &invocation);
         let prefix = prefix(tid, pending.prefix);
         let _ = write!(out, "{prefix}{name}({arguments}");
         pending.written = Some(arguments);
@@ -231,10 +247,12 @@ impl Lines {
         duration_ns: u64,
         out: &mut String,
     ) {
-        let thread = self.threads.get_mut(&record.tid);
-        let pending = thread.and_then(|thread| thread.pending.take());
-        let Some(pending) = pending.filter(|pending| pending.call == call) else { return };
+        let Some(pending) = self.take_pending(record, call) else { return };
         let name = self.formatter.names.name(pending.call);
+        if returned.0 == RESTART_BLOCK {
+            let interrupted = pending.resumed.clone().unwrap_or_else(|| name.to_string());
+            self.threads.entry(record.tid).or_default().interrupted = Some(interrupted);
+        }
         self.unreadable += self.formatter.count_unreadable(&pending, returned.1) as u64;
         let invocation = self.formatter.invocation(&pending, &name, Some(returned));
         if self.options.failures && !invocation.has_failed()
@@ -242,7 +260,7 @@ impl Lines {
         {
             return;
         }
-        let arguments = invocation.arguments();
+        let arguments = self.formatter.arguments(&pending, &invocation);
         let result = result(&invocation, &self.formatter.errnos);
         if self.options.json {
             self.write_object(
@@ -265,6 +283,39 @@ impl Lines {
         self.complete(record.tid, &pending, &name, &arguments, out);
         let _ = writeln!(out, "{result}{took}");
         self.write_stack(record.tid, out);
+    }
+
+    /// Takes the call that returns. A thread that executes a program takes over the id of its
+    /// process's first thread before the call returns (`de_thread` in `fs/exec.c`).
+    fn take_pending(&mut self, record: &CallRecord<'_>, call: Call) -> Option<PendingCall> {
+        let own = self.threads.get_mut(&record.tid).and_then(|thread| thread.pending.take());
+        if let Some(own) = own.filter(|own| own.call == call) {
+            return Some(own);
+        }
+        let old = self.executing_thread(record.process, record.tid)?;
+        let mut thread = self.threads.remove(&old)?;
+        self.living.remove(&old);
+        if self.open == Some(old) {
+            self.open = Some(record.tid);
+        }
+        let pending = thread.pending.take().filter(|pending| pending.call == call)?;
+        self.threads.insert(record.tid, ThreadLines { process: record.process, ..thread });
+        Some(pending)
+    }
+
+    /// Returns the thread of a process, other than its first one, that is executing a program.
+    fn executing_thread(&self, process: u32, first: u32) -> Option<u32> {
+        if process != first {
+            return None;
+        }
+        let is_executing = |thread: &ThreadLines| {
+            let call = thread.pending.as_ref().map(|pending| pending.call);
+            let name = call.and_then(|call| self.formatter.names.find(call));
+            thread.process == process && matches!(name, Some("execve" | "execveat"))
+        };
+        let found =
+            self.threads.iter().find(|(tid, thread)| **tid != first && is_executing(thread));
+        found.map(|(tid, _)| *tid)
     }
 
     /// Prints a call up to and including ` = `.
@@ -356,7 +407,8 @@ impl Lines {
         let mut thread = self.threads.remove(&record.tid).unwrap_or_default();
         if let Some(pending) = thread.pending.take() {
             let name = self.formatter.names.name(pending.call);
-            let arguments = self.formatter.invocation(&pending, &name, None).arguments();
+            let invocation = self.formatter.invocation(&pending, &name, None);
+            let arguments = self.formatter.arguments(&pending, &invocation);
             if self.options.json {
                 self.write_object(record, &pending, &name, &arguments, None, out);
             } else if !self.prints_whole_calls() {
@@ -372,11 +424,19 @@ impl Lines {
         self.interrupt(out);
         let prefix = prefix(record.tid, self.living.len() > 1);
         self.living.remove(&record.tid);
-        let end = events::end(&self.formatter.flags, status);
+        let superseded_by = self.executing_thread(record.process, record.tid);
+        let end = match superseded_by {
+            // The process goes on under this id.
+            Some(by) => format!("superseded by execve in pid {by}"),
+            None => events::end(&self.formatter.flags, status),
+        };
         let _ = if self.options.json {
             let CallRecord { time_ns, tid, process, .. } = record;
-            let end = quoted(&end);
-            writeln!(out, "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},\"end\":{end}}}")
+            let end = match superseded_by {
+                Some(by) => format!("\"superseded_by\":{by}"),
+                None => format!("\"end\":{}", quoted(&end)),
+            };
+            writeln!(out, "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},{end}}}")
         } else {
             writeln!(out, "{prefix}+++ {end} +++")
         };

@@ -51,7 +51,7 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLin
     let missing = tracer.missing().map_err(explain)?;
     if missing > 0 {
         say(&format!(
-            "{} did not fit into the ring buffer and are missing; --ring-size {}M makes it larger",
+            "{} found no room in the ring buffer; --ring-size {}M makes it larger",
             count(missing, "record"),
             (ring_bytes >> 20).max(1) * 4
         ));
