@@ -1,11 +1,12 @@
 //! Finds functions of a program's file by the names that users type: symbols, demangled names with
 //! or without parameters, and patterns.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_format::nearest::nearest;
-use tare_symbols::{FileFunction, FileFunctions};
+use tare_symbols::{FileFunction, FileFunctions, count_inlined_calls};
 
 use super::syntax::{glob_matches, parse_number};
 
@@ -28,6 +29,8 @@ pub(super) struct FunctionPlace {
     pub(super) label: String,
     /// Whether a caller's return address is on the stack there.
     pub(super) can_return: bool,
+    /// Places at which the compiler inlined the function instead of a call.
+    pub(super) inlined: usize,
 }
 
 /// The locations that a name stands for.
@@ -70,6 +73,8 @@ pub(super) struct ProgramFile<'a> {
     path: &'a Path,
     bytes: u64,
     functions: Option<FileFunctions>,
+    /// Places at which functions are inlined, by symbol.
+    inlined: Option<BTreeMap<String, usize>>,
 }
 
 impl<'a> ProgramFile<'a> {
@@ -79,7 +84,7 @@ impl<'a> ProgramFile<'a> {
         if !metadata.is_file() {
             return Err(PlaceProblem::in_file(path, "not a program"));
         }
-        Ok(Self { path, bytes: metadata.len(), functions: None })
+        Ok(Self { path, bytes: metadata.len(), functions: None, inlined: None })
     }
 
     /// Reads the file's functions, once.
@@ -99,11 +104,15 @@ impl<'a> ProgramFile<'a> {
             if offset >= bytes {
                 return Err(PlaceProblem::in_name(text, format!("the file has {bytes} bytes")));
             }
-            let place = FunctionPlace { offset, label: text.to_owned(), can_return: true };
+            let place =
+                FunctionPlace { offset, label: text.to_owned(), can_return: true, inlined: 0 };
             return Ok(FunctionPlaces { all: vec![place], is_pattern: false });
         }
         let path = self.path;
-        let functions = self.functions()?;
+        self.functions()?;
+        let Some(functions) = &self.functions else {
+            return Err(PlaceProblem::in_file(path, "not a program"));
+        };
         let (name, beyond, found) = match NameMatches::find(functions, text) {
             found if !found.functions.is_empty() => (text, 0, found),
             _ => {
@@ -117,15 +126,17 @@ impl<'a> ProgramFile<'a> {
                 (name, beyond, NameMatches::find(functions, name))
             }
         };
+        let inlined = self.inlined.get_or_insert_with(|| count_inlined_calls(path));
         if found.functions.is_empty() {
-            return Err(unknown(path, functions, name));
+            return Err(inlined_everywhere(path, inlined, name)
+                .unwrap_or_else(|| unknown(path, functions, name)));
         }
         if let [one] = found.functions.as_slice()
             && one.is_selector
         {
             return Err(selector(functions, name));
         }
-        let places = found.places(text, beyond);
+        let places = found.places(text, beyond, inlined);
         if places.len() > MAX_MATCHES {
             let why =
                 format!("{} functions match; at most {MAX_MATCHES} can be probed", places.len());
@@ -203,7 +214,12 @@ impl<'a> NameMatches<'a> {
     }
 
     /// Returns the locations `beyond` bytes after the start of each function.
-    fn places(&self, text: &str, beyond: u64) -> Vec<FunctionPlace> {
+    fn places(
+        &self,
+        text: &str,
+        beyond: u64,
+        inlined: &BTreeMap<String, usize>,
+    ) -> Vec<FunctionPlace> {
         let is_single = self.functions.len() == 1 && !self.is_pattern;
         let label = |function: &FileFunction| match beyond {
             _ if is_single => text.to_owned(),
@@ -214,6 +230,7 @@ impl<'a> NameMatches<'a> {
             offset: function.offset.saturating_add(beyond),
             label: label(function),
             can_return: beyond == 0 && !FIRST_FUNCTIONS.contains(&function.symbol.as_str()),
+            inlined: inlined.get(function.base_symbol()).copied().unwrap_or(0),
         };
         let mut places: Vec<_> = self.functions.iter().map(place).collect();
         // Functions of the same name are told apart by their offset in the file, which can be typed
@@ -320,6 +337,29 @@ fn without_arguments(name: &str) -> &str {
     }
 }
 
+/// Explains that a function has no code of its own, if that is so.
+fn inlined_everywhere(
+    path: &Path,
+    inlined: &BTreeMap<String, usize>,
+    name: &str,
+) -> Option<PlaceProblem> {
+    let wanted = normalize(name);
+    let is_it = |symbol: &str| {
+        let function = FileFunction { offset: 0, symbol: symbol.to_owned(), is_selector: false };
+        symbol == name
+            || [function.name(), function.signature()]
+                .map(|name| normalize(&name))
+                .contains(&wanted)
+    };
+    let places: usize =
+        inlined.iter().filter(|(symbol, _)| is_it(symbol)).map(|(_, places)| places).sum();
+    let why = format!(
+        "the compiler inlined this function at all {places} places that call it in {}; a probe needs a copy that isn't inlined (noinline)",
+        path.display()
+    );
+    (places > 0).then(|| PlaceProblem::in_name(name, why))
+}
+
 /// Explains that a file has no such function: the library that has it, or similar names.
 fn unknown(path: &Path, functions: &FileFunctions, name: &str) -> PlaceProblem {
     let file = path.display();
@@ -406,7 +446,7 @@ mod tests {
 
     fn labels(functions: &FileFunctions, text: &str) -> Vec<String> {
         let found = NameMatches::find(functions, text);
-        found.places(text, 0).into_iter().map(|place| place.label).collect()
+        found.places(text, 0, &BTreeMap::new()).into_iter().map(|place| place.label).collect()
     }
 
     #[test]

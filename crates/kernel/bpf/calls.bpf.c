@@ -96,6 +96,8 @@ struct record {
 	__u16 kind;
 	__u16 slot;
 	__u32 missed;
+	__u32 number; /* of a beginning call */
+	__u32 unused;
 	__u64 values[6];
 };
 
@@ -393,6 +395,7 @@ static __noinline int begin_call(struct pt_regs *regs, __u32 slot, __u32 kind)
 	known->retry = 0;
 	*used = 0;
 	begin(b, task, kind, slot);
+	b->record.number = call_of(regs);
 	read_values(task, regs, b->record.values);
 	if (call->above_stack)
 		b->record.values[0] = regs->sp + call->above_stack;
@@ -518,9 +521,15 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 }
 
 /* enum of include/trace/events/signal.h */
+#define TRACE_SIGNAL_DELIVERED 0
 #define TRACE_SIGNAL_IGNORED 1
 
-static __always_inline int signal(struct task_struct *task, struct task *known, int number, void *info, __u32 ignored)
+/* What happened to a signal; crates/kernel/src/bpf/calls.rs has the same numbers. */
+#define ARRIVED 0
+#define IGNORED 1
+#define SENT 2
+
+static __always_inline int signal(struct task_struct *task, struct task *known, int number, void *info, __u32 fate)
 {
 	struct buffer *b = buffer();
 
@@ -528,7 +537,7 @@ static __always_inline int signal(struct task_struct *task, struct task *known, 
 		return 0;
 	begin(b, task, SIGNAL, 0);
 	b->record.values[0] = number;
-	b->record.values[1] = ignored;
+	b->record.values[1] = fate;
 	if (bpf_probe_read_kernel(b->payload, 48, info))
 		submit(b, known, 0);
 	else
@@ -544,19 +553,22 @@ int BPF_PROG(signal_deliver, int number, void *info, void *action)
 
 	if (!known || known->state != FOLLOWED)
 		return 0;
-	return signal(task, known, number, info, 0);
+	return signal(task, known, number, info, ARRIVED);
 }
 
-/* Ignored signals never arrive; strace shows them too, as its tracees stop for them. */
+/*
+ * Ignored signals never arrive; strace shows them too, as its tracees stop for them. One that ends the process doesn't arrive either: the
+ * kernel sends SIGKILL to each thread in its place (complete_signal() of kernel/signal.c).
+ */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_generate, int number, void *info, struct task_struct *task, int group, int result)
 {
 	struct task *known;
 
-	if (result != TRACE_SIGNAL_IGNORED)
+	if (result != TRACE_SIGNAL_IGNORED && result != TRACE_SIGNAL_DELIVERED)
 		return 0;
 	known = bpf_task_storage_get(&tasks, task, NULL, 0);
 	if (!known || known->state != FOLLOWED)
 		return 0;
-	return signal(task, known, number, info, 1);
+	return signal(task, known, number, info, result == TRACE_SIGNAL_IGNORED ? IGNORED : SENT);
 }

@@ -2,6 +2,7 @@
 //! debug file, and of Go's runtime tables.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use object::elf::STT_GNU_IFUNC;
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolFlags, SymbolKind};
 
+use crate::debug_info::count_inlined;
 use crate::demangle::{demangle, signature};
 use crate::elf;
 use crate::limits;
@@ -72,6 +74,13 @@ pub struct FileFunctions {
     pub imports: Vec<String>,
     /// Names of the libraries that the file is linked with.
     pub libraries: Vec<String>,
+}
+
+/// Counts the places at which the compiler inlined each function of a file, by its symbol: no probe
+/// sees calls there. Empty if the file has no debug info, or more than 64 MiB.
+#[must_use]
+pub fn count_inlined_calls(path: &Path) -> BTreeMap<String, usize> {
+    open(path).map(|file| count_inlined(&file, path)).unwrap_or_default()
 }
 
 /// Reads the functions of a file.

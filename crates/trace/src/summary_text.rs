@@ -12,6 +12,7 @@ use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
+use crate::names::Abi;
 use crate::sched::histogram_lines;
 use crate::summary::{CallRow, Subject, Summary};
 
@@ -106,9 +107,13 @@ fn text(out: &mut String, histograms: bool, summary: &Summary) -> fmt::Result {
 
 fn table(out: &mut String, histograms: bool, rows: &[CallRow]) -> fmt::Result {
     let total: u64 = rows.iter().map(|row| row.total_ns).sum();
+    // One name may have a row for each ABI.
+    let has_several = rows.iter().any(|row| row.abi != Abi::NATIVE);
+    let abi = |text: &str| if has_several { format!("{text:7}  ") } else { String::new() };
     writeln!(
         out,
-        "% time     total ms     calls  errors    mean us     p50 us     p99 us     max us  call"
+        "% time     total ms     calls  errors    mean us     p50 us     p99 us     max us  {}call",
+        abi("abi")
     )?;
     for row in rows {
         let micro = |ns: f64| ns / 1e3;
@@ -117,13 +122,14 @@ fn table(out: &mut String, histograms: bool, rows: &[CallRow]) -> fmt::Result {
         let failed = if failed == 0 { String::new() } else { failed.to_string() };
         write!(
             out,
-            "{percent:6.2} {:12.3} {:9} {failed:>7} {:10.2} {:10.2} {:10.2} {:10.2}  {}",
+            "{percent:6.2} {:12.3} {:9} {failed:>7} {:10.2} {:10.2} {:10.2} {:10.2}  {}{}",
             row.total_ns as f64 / 1e6,
             row.calls,
             micro(row.mean_ns()),
             micro(row.quantile_ns(0.5)),
             micro(row.quantile_ns(0.99)),
             micro(row.max_ns as f64),
+            abi(&row.abi.to_string()),
             row.call,
         )?;
         let errors: Vec<_> =
@@ -135,7 +141,14 @@ fn table(out: &mut String, histograms: bool, rows: &[CallRow]) -> fmt::Result {
     }
     let calls: u64 = rows.iter().map(|row| row.calls).sum();
     let failed: u64 = rows.iter().map(CallRow::failed_calls).sum();
-    writeln!(out, "{:6.2} {:12.3} {calls:9} {failed:7}{:46}total", 100.0, total as f64 / 1e6, "")
+    writeln!(
+        out,
+        "{:6.2} {:12.3} {calls:9} {failed:7}{:46}{}total",
+        100.0,
+        total as f64 / 1e6,
+        "",
+        abi("")
+    )
 }
 
 fn call(subject: &Subject, row: &CallRow) -> Value {

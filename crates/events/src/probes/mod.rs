@@ -38,6 +38,8 @@ pub struct Probe {
     pub name: String,
     /// Whether the typed name stands for this function and others.
     pub is_one_of_several: bool,
+    /// Places at which the compiler inlined the function: calls there aren't seen.
+    pub inlined: usize,
     /// The probed locations: one for a function, all that the program has for USDT.
     pub places: Vec<ProbePlace>,
     /// Whether returns are traced too. It is set for functions; the caller checks
@@ -231,7 +233,8 @@ pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, 
                 1 => format!("{typed}:{of_file}"),
                 _ => format!("{}:{of_file}", path.display()),
             };
-            probes.push(Probe { name, is_one_of_several, places, returns: place.can_return });
+            let returns = place.can_return;
+            probes.push(Probe { name, is_one_of_several, inlined: place.inlined, places, returns });
         }
     }
     Ok(probes)
@@ -284,7 +287,7 @@ pub fn parse_kernel_function(text: &str) -> Result<Probe, ProbeError> {
     let location = ProbeLocation::Kernel { function, offset };
     let places = vec![ProbePlace { location, arguments: parse_arguments(words, false)? }];
     let name = place.to_owned();
-    Ok(Probe { name, is_one_of_several: false, places, returns: true })
+    Ok(Probe { name, is_one_of_several: false, inlined: 0, places, returns: true })
 }
 
 /// Finds `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a static tracepoint that a program declares with
@@ -337,7 +340,7 @@ pub fn find_usdt(
     }
     if !places.is_empty() {
         let name = text.to_owned();
-        return Ok(Probe { name, is_one_of_several: false, places, returns: false });
+        return Ok(Probe { name, is_one_of_several: false, inlined: 0, places, returns: false });
     }
     if let (Some(problem), [_]) = (last_problem, named.as_slice()) {
         return Err(problem);

@@ -311,15 +311,27 @@ pub enum TaskEvent<'a> {
     },
     /// The task exits with this status of wait(2).
     End(u32),
-    /// A signal arrived, or was sent and ignored.
+    /// A signal.
     Signal {
         /// The signal's number.
         number: u32,
-        /// Whether the task ignores it.
-        ignored: bool,
+        /// What happened to it.
+        fate: SignalFate,
         /// The first 48 bytes of `siginfo_t`; empty if the kernel passes none.
         info: &'a [u8],
     },
+}
+
+/// What happened to a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalFate {
+    /// The task takes it.
+    Arrived,
+    /// The task ignores it.
+    Ignored,
+    /// It was sent. It arrives later, unless it ends the process: then each thread gets SIGKILL
+    /// instead.
+    Sent,
 }
 
 /// A record of the ring buffer.
@@ -338,7 +350,7 @@ pub struct CallRecord<'a> {
 }
 
 /// Bytes of `struct record` before its values.
-const HEADER: usize = 24;
+const HEADER: usize = 32;
 const VALUES: usize = 48;
 
 impl<'a> CallRecord<'a> {
@@ -364,7 +376,10 @@ impl<'a> CallRecord<'a> {
         let slot = u16::from_ne_bytes([kind_and_slot[2], kind_and_slot[3]]);
         let call = Call::from_slot(slot.into());
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default();
-        let enter = |beginning| TaskEvent::Enter { call, values, memory, beginning };
+        // A number beyond the table has no slot of its own.
+        let number = if call.number == Call::BEYOND { word(24)? } else { call.number };
+        let begun = Call { number, ..call };
+        let enter = |beginning| TaskEvent::Enter { call: begun, values, memory, beginning };
         let event = match kind {
             1 => enter(CallBeginning::Seen),
             6 => enter(CallBeginning::BeforeTrace),
@@ -378,7 +393,12 @@ impl<'a> CallRecord<'a> {
             3 => TaskEvent::Fork { tid: low(values[0]), process: low(values[1]) },
             4 => TaskEvent::End(low(values[0])),
             5 => {
-                TaskEvent::Signal { number: low(values[0]), ignored: values[1] != 0, info: memory }
+                let fate = match values[1] {
+                    0 => SignalFate::Arrived,
+                    1 => SignalFate::Ignored,
+                    _ => SignalFate::Sent,
+                };
+                TaskEvent::Signal { number: low(values[0]), fate, info: memory }
             }
             _ => return None,
         };

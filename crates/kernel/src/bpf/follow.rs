@@ -25,7 +25,7 @@ pub enum FollowedTasks {
 /// A system call: its number in one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// The number, or [`Call::BEYOND`].
+    /// The number, or [`Call::BEYOND`] if only its slot is known.
     pub number: u32,
     /// Whether it is a 32-bit call, with a number of the kernel's 32-bit table.
     pub compat: bool,
@@ -40,6 +40,12 @@ impl Call {
     /// Returns the call's slot.
     pub(super) fn slot(self) -> u32 {
         self.number.min(Self::BEYOND) + if self.compat { Self::CALLS } else { 0 }
+    }
+
+    /// Whether two numbers are equal, or both beyond the table.
+    #[must_use]
+    pub fn has_slot_of(self, other: Self) -> bool {
+        self.slot() == other.slot()
     }
 
     /// Returns the call of a slot.

@@ -21,7 +21,7 @@ mod syscall;
 
 pub use calls::{
     CallBeginning, CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime,
-    FileDescription, RESULT, SECOND, TaskEvent, chunks,
+    FileDescription, RESULT, SECOND, SignalFate, TaskEvent, chunks,
 };
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;

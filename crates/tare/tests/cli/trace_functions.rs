@@ -470,6 +470,22 @@ fn names_the_library_that_has_an_imported_function() {
     assert!(status(&output) == 2 && text.contains(says) && text.contains(":puts"), "{text}");
 }
 
+#[test]
+fn says_at_how_many_places_a_function_is_inlined() {
+    let source = "#include <stdlib.h>
+         static inline __attribute__((always_inline)) int all(int x) { return x * 3 + rand(); }
+         __attribute__((noinline)) int work(int x);
+         int first(int x) { return work(x) + all(x); }
+         int work(int x) { return all(x) + x; }
+         int main(int argc, char **argv) { return first(argc) + work(argc) == 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), source, "inlines", &["-g"]) else { return };
+    let output = trace(&["--probe", &format!("{}:all", program.display()), "true"]);
+    let text = stderr(&output);
+    let says = "the compiler inlined this function at all ";
+    assert!(status(&output) == 2 && text.contains(says), "{text}");
+}
+
 /// A process with a root folder of its own has another file at the same path.
 #[test]
 fn probes_the_file_that_the_process_has_at_that_path() {

@@ -413,6 +413,9 @@ fn names_32_bit_calls() {
         return println!("skipped: this kernel has no 32-bit system calls");
     }
     assert!(stderr(&output).contains("getppid() "), "{output:?}");
+    let sums = stderr(&trace(&["-s", program.to_str().unwrap()]));
+    assert!(sums.lines().next().is_some_and(|line| line.ends_with("  abi      call")), "{sums}");
+    assert!(sums.lines().any(|line| line.ends_with("  i386     getppid")), "{sums}");
 }
 
 /// Compiles C; `None` if that fails.
@@ -553,6 +556,36 @@ fn follows_a_thread_that_executes_a_program_and_a_resumed_sleep() {
     assert_eq!(executed[0]["tid"], executed[1]["tid"]);
     let ends = objects.iter().filter(|object| object["end"].is_string()).count();
     assert_eq!(ends, 2, "{text}");
+}
+
+/// The kernel replaces a signal that ends the process by SIGKILL, so it never arrives.
+#[test]
+fn prints_the_signal_that_ends_the_process_and_numbers_of_unknown_calls() {
+    if !can_trace() {
+        return;
+    }
+    let code = "#include <signal.h>\n#include <unistd.h>\n#include <sys/syscall.h>
+        int main(void) { syscall(0x3e7, 1, 2, 3, 4, 5, 6); kill(getpid(), SIGTERM); pause(); return 0; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "ends", code, &[]) else { return };
+    let program = program.to_str().unwrap();
+    let text = stderr(&trace(&[program]));
+    let says = "--- SIGTERM {si_signo=SIGTERM, si_code=SI_USER, si_pid=";
+    assert_eq!(text.matches(says).count(), 1, "{text}");
+    assert!(text.ends_with("} ---\n+++ killed by SIGTERM +++\n"), "{text}");
+    assert!(text.contains("syscall_0x3e7(0x1, 0x2, 0x3, 0x4, 0x5, 0x6) "), "{text}");
+    let output = trace(&["--json", program]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\"signal\":\"SIGTERM\",\"ignored\":false"), "{text}");
+    // A signal that arrives is printed once.
+    let code = "#include <signal.h>\n#include <unistd.h>\n#include <stdlib.h>
+        static void none(int number) {}
+        int main(void) { signal(SIGUSR1, none); kill(getpid(), SIGUSR1); abort(); }";
+    let Some(program) = compiled(folder.path(), "aborts", code, &[]) else { return };
+    let text = stderr(&trace(&[program.to_str().unwrap()]));
+    assert_eq!(text.matches("--- SIGUSR1 ").count(), 1, "{text}");
+    assert_eq!(text.matches("--- SIGABRT ").count(), 1, "{text}");
+    assert!(text.contains("+++ killed by SIGABRT"), "{text}");
 }
 
 /// Tasks that end while the ring buffer is full can't state what they lost themselves.

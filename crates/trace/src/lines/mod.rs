@@ -8,7 +8,7 @@ mod formatter;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use tare_kernel::bpf::{Call, CallBeginning, CallPlan, CallRecord, TaskEvent};
+use tare_kernel::bpf::{Call, CallBeginning, CallPlan, CallRecord, SignalFate, TaskEvent};
 
 use self::events::{quoted, write_frames};
 use self::formatter::CallFormatter;
@@ -96,6 +96,9 @@ pub struct Lines {
     open: Option<u32>,
     /// Whether the last line of the output is the unfinished line of `open`.
     partial: bool,
+    /// Lines of signals that were sent to a process, by the process and their number, until they
+    /// arrive. One that ends the process doesn't.
+    sent: HashMap<(u32, u32), String>,
     /// Arguments whose memory could be read neither at the call nor at the return.
     unreadable: u64,
 }
@@ -111,6 +114,7 @@ impl Lines {
             living: HashSet::new(),
             open: None,
             partial: false,
+            sent: HashMap::new(),
             unreadable: 0,
         }
     }
@@ -188,8 +192,8 @@ impl Lines {
                 self.living.insert(tid);
             }
             TaskEvent::End(status) => self.end_thread(record, status, out),
-            TaskEvent::Signal { number, ignored, info } => {
-                self.add_signal(record, number, ignored, info, out);
+            TaskEvent::Signal { number, fate, info } => {
+                self.add_signal(record, number, fate, info, out);
             }
         }
     }
@@ -289,7 +293,7 @@ impl Lines {
     /// process's first thread before the call returns (`de_thread` in `fs/exec.c`).
     fn take_pending(&mut self, record: &CallRecord<'_>, call: Call) -> Option<PendingCall> {
         let own = self.threads.get_mut(&record.tid).and_then(|thread| thread.pending.take());
-        if let Some(own) = own.filter(|own| own.call == call) {
+        if let Some(own) = own.filter(|own| own.call.has_slot_of(call)) {
             return Some(own);
         }
         let old = self.executing_thread(record.process, record.tid)?;
@@ -298,7 +302,7 @@ impl Lines {
         if self.open == Some(old) {
             self.open = Some(record.tid);
         }
-        let pending = thread.pending.take().filter(|pending| pending.call == call)?;
+        let pending = thread.pending.take().filter(|pending| pending.call.has_slot_of(call))?;
         self.threads.insert(record.tid, ThreadLines { process: record.process, ..thread });
         Some(pending)
     }
@@ -424,6 +428,13 @@ impl Lines {
         self.interrupt(out);
         let prefix = prefix(record.tid, self.living.len() > 1);
         self.living.remove(&record.tid);
+        if let Some(line) = self.sent.remove(&(record.process, status & 0x7f)) {
+            let shown = if self.options.json { "" } else { &prefix };
+            let _ = writeln!(out, "{shown}{line}");
+        }
+        if record.tid == record.process {
+            self.sent.retain(|(process, _), _| *process != record.process);
+        }
         let superseded_by = self.executing_thread(record.process, record.tid);
         let end = match superseded_by {
             // The process goes on under this id.
@@ -446,7 +457,7 @@ impl Lines {
         &mut self,
         record: &CallRecord<'_>,
         number: u32,
-        ignored: bool,
+        fate: SignalFate,
         info: &[u8],
         out: &mut String,
     ) {
@@ -459,15 +470,21 @@ impl Lines {
         let line = if self.options.json {
             let CallRecord { time_ns, tid, process, .. } = record;
             let info = quoted(&info);
+            let ignored = fate == SignalFate::Ignored;
             format!(
                 "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},\"signal\":\"{name}\",\"ignored\":{ignored},\"info\":{info}}}"
             )
         } else {
             format!("--- {name} {info} ---")
         };
+        if fate == SignalFate::Sent {
+            self.sent.insert((record.process, number), line);
+            return;
+        }
+        self.sent.remove(&(record.process, number));
         let thread = self.threads.entry(record.tid).or_default();
         thread.signals.push(line);
-        if !ignored && thread.pending.is_none() {
+        if fate == SignalFate::Arrived && thread.pending.is_none() {
             self.flush_signals(record.tid, out);
         }
     }

@@ -6,7 +6,7 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_32};
 use tare_format::record::{Events, RawRecord, Record, Sample, kind};
 use tare_format::tracepoint::NoNames;
 use tare_format::{Endian, printable};
-use tare_kernel::bpf::{Call, CallBeginning, CallRecord, FollowedTasks, TaskEvent};
+use tare_kernel::bpf::{Call, CallBeginning, CallRecord, FollowedTasks, SignalFate, TaskEvent};
 
 use super::open::{OpenTracepoints, TraceEventKind, argument_registers};
 use crate::names::CallNames;
@@ -303,7 +303,8 @@ impl Decoder {
                 if signal == SIGKILL {
                     return Ok(());
                 }
-                each(header.task_record(TaskEvent::Signal { number: signal, ignored: false, info }))
+                let fate = SignalFate::Arrived;
+                each(header.task_record(TaskEvent::Signal { number: signal, fate, info }))
             }
             Some(TraceEventKind::Fault { major }) => {
                 let address = sample.head.addr.unwrap_or(0);

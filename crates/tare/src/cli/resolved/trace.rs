@@ -11,6 +11,7 @@ use tare_kernel::bpf::SumKey;
 use tare_kernel::command::find_in_path;
 use tare_kernel::functions::ProbeLocation;
 use tare_kernel::host::Host;
+use tare_render::count;
 use tare_trace::{
     CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions,
     UnwoundStacks, parse_nanoseconds,
@@ -277,6 +278,13 @@ fn warn_about_functions(probes: &[Probe], pids: &[i32], host: &Host) {
         say(&format!(
             "several functions have this name, and each has its own line: {} (FILE:0xOFFSET selects one)",
             shorten(&names)
+        ));
+    }
+    for probe in probes.iter().filter(|probe| probe.inlined > 0) {
+        say(&format!(
+            "{}: the compiler inlined this function at {}; calls there aren't counted",
+            probe.name,
+            count(probe.inlined as u64, "place")
         ));
     }
     let mut files: Vec<&Path> = probes.iter().filter_map(probed_file).collect();
