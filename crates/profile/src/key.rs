@@ -78,7 +78,16 @@ impl Profile {
     /// Lists the frames of a row, the innermost first: its leaf, unless the call chain begins in
     /// the same function, then the call chain. `frames` is cleared first.
     pub fn frames_of_row(&self, row: &Row, frames: &mut Vec<FrameId>) {
+        let (leaf, chain) = self.chain_of_row(row);
         frames.clear();
+        frames.extend(leaf);
+        frames.extend_from_slice(chain);
+    }
+
+    /// Returns the frames of [`Self::frames_of_row`] in two parts: the frame in which the sample
+    /// was taken, unless the call chain begins with it, and the call chain.
+    #[must_use]
+    pub fn chain_of_row(&self, row: &Row) -> (Option<FrameId>, &[FrameId]) {
         let chain = self.frames_of(row.stack);
         let function = |frame| FunctionKey::at_frame(self, frame);
         // Functions inlined into the first function with a symbol precede it.
@@ -86,7 +95,6 @@ impl Profile {
         let first = chain.iter().find(|id| !is_inlined(id));
         let begins_at_leaf =
             first.is_some_and(|first| function(Some(*first)) == function(row.leaf));
-        frames.extend(row.leaf.filter(|_| !begins_at_leaf));
-        frames.extend_from_slice(chain);
+        (row.leaf.filter(|_| !begins_at_leaf), chain)
     }
 }

@@ -546,7 +546,11 @@ mod tests {
     #[test]
     fn goes_back_from_page_to_graph_to_table() {
         let theme = Theme { color: false };
-        let chains = Graph::new(Vec::new(), tare_profile::Order::Caller);
+        let chains = Graph::new(
+            Vec::new(),
+            tare_profile::Order::Caller,
+            tare_render::flame::FlameRoot::Comm,
+        );
         let mut comparison = Comparison::new(table(), chains, theme);
         for key in ["f", "?"] {
             assert_eq!(comparison.handle_key(key), Reaction::Draw);

@@ -1,14 +1,17 @@
 //! The Firefox Profiler's own format ('processed profile').
 //!
 //! A thread has a track for each of its names and events: the samples of a track have one unit.
+//! Columns are written one after the other and not kept: stacks are sorted, so that a walk through
+//! them meets the nodes of their tree in order.
 //! Source: `src/types/profile.js` and `docs-developer/CHANGELOG-formats.md` of the Firefox
 //! Profiler, format version 48; later versions read it.
 
-use std::io;
+use std::io::{self, Write};
 
 use indexmap::{IndexMap, IndexSet};
+use serde::{Serialize, Serializer as _};
 use serde_json::{Value, json};
-use tare_profile::{EventId, FrameId, Profile, StringId, Thread, ThreadId};
+use tare_profile::{EventId, FrameId, Profile, StackId, StringId, Thread, ThreadId};
 
 use super::sums::event_name;
 use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
@@ -20,12 +23,11 @@ const VERSION: u32 = 48;
 /// Version of the format that Firefox itself writes.
 const GECKO_VERSION: u32 = 27;
 
-/// Writes a processed profile. A sample takes 32 bytes of memory until the end.
+/// Writes a processed profile. A sample takes 24 bytes of memory until the end.
 pub struct Firefox {
     out: ExportWriter,
     tracks: IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,
     span: TimeSpan,
-    chain: Vec<FrameId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,14 +37,122 @@ struct Track {
     comm: Option<StringId>,
 }
 
-/// The columns of a track, and the tree of stacks that they refer to.
+/// The samples of a track, as columns.
 #[derive(Default)]
 struct TrackSamples {
-    stacks: Vec<Option<usize>>,
+    chains: Vec<TrackChain>,
     times_ns: Vec<u64>,
     periods: Vec<u64>,
-    /// Prefix and frame of each stack.
-    nodes: IndexSet<(Option<usize>, FrameId), foldhash::fast::RandomState>,
+}
+
+/// A call chain, see [`Profile::chain_of_row`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct TrackChain {
+    leaf: Option<FrameId>,
+    stack: Option<StackId>,
+}
+
+impl TrackChain {
+    /// Iterates over its frames, the outermost first.
+    fn frames(self, profile: &Profile) -> impl Iterator<Item = FrameId> {
+        profile.frames_of(self.stack).iter().rev().copied().chain(self.leaf)
+    }
+}
+
+/// A node of the tree of stacks.
+#[derive(Clone, Copy)]
+struct StackNode {
+    number: u32,
+    /// The number of the node of its caller.
+    prefix: Option<u32>,
+    frame: FrameId,
+    /// Number of functions that it is inlined into.
+    inline_depth: u32,
+}
+
+/// The samples of a track in the order of their call chains.
+struct SortedStacks<'a> {
+    profile: &'a Profile,
+    chains: &'a [TrackChain],
+    order: Vec<u32>,
+}
+
+impl<'a> SortedStacks<'a> {
+    fn new(profile: &'a Profile, chains: &'a [TrackChain]) -> Self {
+        let mut order: Vec<u32> = (0..).take(chains.len()).collect();
+        order.sort_unstable_by(|left, right| {
+            let [left, right] = [left, right].map(|at| chains[*at as usize]);
+            if left == right {
+                return std::cmp::Ordering::Equal;
+            }
+            left.frames(profile).cmp(right.frames(profile))
+        });
+        Self { profile, chains, order }
+    }
+
+    /// Calls `visit` with each node, in the order of their numbers. Returns the node of each
+    /// sample.
+    fn walk(&self, mut visit: impl FnMut(StackNode) -> io::Result<()>) -> io::Result<SampleNodes> {
+        let mut nodes = vec![None; self.chains.len()];
+        let mut path: Vec<StackNode> = Vec::new();
+        let mut number = 0;
+        for at in &self.order {
+            let frames = self.chains[*at as usize].frames(self.profile);
+            let mut depth = 0;
+            for frame in frames {
+                if path.get(depth).is_none_or(|open| open.frame != frame) {
+                    path.truncate(depth);
+                    let is_inlined =
+                        self.profile.frame(frame).is_some_and(|frame| frame.is_inlined);
+                    let outer = path.last().map_or(0, |outer| outer.inline_depth);
+                    let inline_depth = if is_inlined { outer + 1 } else { 0 };
+                    let prefix = path.last().map(|outer| outer.number);
+                    let node = StackNode { number, prefix, frame, inline_depth };
+                    visit(node)?;
+                    path.push(node);
+                    number += 1;
+                }
+                depth += 1;
+            }
+            path.truncate(depth);
+            nodes[*at as usize] = path.last().map(|node| node.number);
+        }
+        Ok(SampleNodes { nodes, count: number })
+    }
+
+    /// Writes a column with a value for each node.
+    fn write_column(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        value: impl Fn(StackNode) -> Option<usize>,
+    ) -> io::Result<()> {
+        write!(out, ",\"{name}\":[")?;
+        self.walk(|node| {
+            out.write_all(if node.number > 0 { b"," } else { b"" })?;
+            match value(node) {
+                Some(value) => write!(out, "{value}"),
+                None => out.write_all(b"null"),
+            }
+        })?;
+        out.write_all(b"]")
+    }
+}
+
+/// The node of each sample, in the order of the samples, and the number of nodes.
+struct SampleNodes {
+    nodes: Vec<Option<u32>>,
+    count: u32,
+}
+
+/// Writes a member of an object: a column of these values.
+fn write_values(
+    out: &mut dyn Write,
+    name: &str,
+    values: impl Iterator<Item = impl Serialize>,
+) -> io::Result<()> {
+    write!(out, ",\"{name}\":")?;
+    Ok(serde_json::Serializer::new(out).collect_seq(values)?)
 }
 
 impl ExportFormat for Firefox {
@@ -53,7 +163,7 @@ impl ExportFormat for Firefox {
 
     fn create(out: ExportWriter) -> io::Result<Self> {
         let tracks = IndexMap::default();
-        Ok(Self { out, tracks, span: TimeSpan::default(), chain: Vec::new() })
+        Ok(Self { out, tracks, span: TimeSpan::default() })
     }
 }
 
@@ -65,12 +175,8 @@ impl SampleSink for Firefox {
         let thread = sample.row.thread;
         let comm = sample.row.comm;
         let samples = self.tracks.entry(Track { event, thread, comm }).or_default();
-        profile.frames_of_row(&sample.row, &mut self.chain);
-        let mut stack = None;
-        for frame in self.chain.iter().rev() {
-            stack = Some(samples.nodes.insert_full((stack, *frame)).0);
-        }
-        samples.stacks.push(stack);
+        let (leaf, _) = profile.chain_of_row(&sample.row);
+        samples.chains.push(TrackChain { leaf, stack: sample.row.stack });
         samples.times_ns.push(time_ns);
         samples.periods.push(sample.weight.period);
         Ok(())
@@ -91,8 +197,8 @@ impl Exporter for Firefox {
         )?;
         for (at, (track, samples)) in self.tracks.iter().enumerate() {
             self.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
-            let thread = thread(whole, track, samples, first_ns, several);
-            serde_json::to_writer(&mut self.out, &thread)?;
+            let writer = TrackWriter { whole, track: *track, samples, first_ns, several };
+            writer.write(&mut self.out)?;
         }
         writeln!(self.out, "]}}")?;
         self.out.flush()
@@ -132,7 +238,7 @@ fn meta(
         json!({"label": title, "entries": lines.into_iter().map(entry).collect::<Vec<_>>()})
     };
     // The average time between samples, by which the activity graph is scaled.
-    let samples: usize = tracks.values().map(|samples| samples.stacks.len()).sum();
+    let samples: usize = tracks.values().map(|samples| samples.chains.len()).sum();
     let interval = (milliseconds(span.length_ns()) / samples.max(1) as f64).clamp(0.001, 1000.0);
     json!({
         "interval": interval,
@@ -216,93 +322,104 @@ impl ThreadTables {
     }
 }
 
-fn thread(
-    whole: &RecordingSummary<'_>,
-    track: &Track,
-    samples: &TrackSamples,
+/// Writes a track as a thread.
+struct TrackWriter<'a> {
+    whole: &'a RecordingSummary<'a>,
+    track: Track,
+    samples: &'a TrackSamples,
+    /// Time of the recording's first sample.
     first_ns: u64,
+    /// Whether the recording has several events.
     several: bool,
-) -> Value {
-    let profile = whole.profile;
-    let mut tables = ThreadTables::default();
-    let stack_table = stack_table(&mut tables, profile, samples);
-    let Thread { pid, tid } = *track
-        .thread
-        .and_then(|thread| profile.thread(thread))
-        .unwrap_or(&Thread { pid: -1, tid: -1 });
-    let comm = track.comm.map(|comm| profile.string(comm)).unwrap_or_default();
-    let comm = String::from_utf8_lossy(comm);
-    let event = event_name(profile, track.event);
-    let name = if several { format!("{comm} ({event})") } else { comm.to_string() };
-    let begin = samples.times_ns.first().map_or(0, |time_ns| time_ns.saturating_sub(first_ns));
-    json!({
-        "processType": "default",
-        "processStartupTime": 0,
-        "processShutdownTime": null,
-        "registerTime": milliseconds(begin),
-        "unregisterTime": null,
-        "pausedRanges": [],
-        "name": name,
-        "processName": comm,
-        "isMainThread": pid == tid && !several,
-        "pid": pid.to_string(),
-        "tid": tid,
-        "samples": sample_table(samples, whole.session.unit(profile, track.event), first_ns),
-        "markers": {"length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": []},
-        "stackTable": stack_table,
-        "frameTable": frame_table(&tables),
-        "funcTable": function_table(&tables),
-        "resourceTable": {
-            "length": tables.resources.len(),
-            "lib": vec![Value::Null; tables.resources.len()],
-            "name": tables.resources.iter().collect::<Vec<_>>(),
-            "host": vec![Value::Null; tables.resources.len()],
-            // The type of a library.
-            "type": vec![1; tables.resources.len()],
-        },
-        "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
-        "stringArray": tables.strings.iter().collect::<Vec<_>>(),
-    })
 }
 
-fn sample_table(samples: &TrackSamples, unit: Unit, first_ns: u64) -> Value {
-    let weights: Vec<Value> = match unit {
-        Unit::Nanoseconds => samples.periods.iter().map(|ns| json!(milliseconds(*ns))).collect(),
-        Unit::Count => samples.periods.iter().map(|period| json!(period)).collect(),
-    };
-    let times = samples.times_ns.iter().map(|time| milliseconds(time.saturating_sub(first_ns)));
-    json!({
-        "length": samples.stacks.len(),
-        "weightType": if unit == Unit::Nanoseconds { "tracing-ms" } else { "samples" },
-        "weight": weights,
-        "stack": samples.stacks,
-        "time": times.collect::<Vec<_>>(),
-    })
+impl TrackWriter<'_> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let profile = self.whole.profile;
+        let stacks = SortedStacks::new(profile, &self.samples.chains);
+        let mut tables = ThreadTables::default();
+        let nodes = stacks.walk(|node| {
+            tables.frame(profile, node.frame, node.inline_depth);
+            Ok(())
+        })?;
+        let front = self.front(&tables).to_string();
+        let front = front.strip_suffix('}').unwrap_or(&front);
+        out.write_all(front.as_bytes())?;
+        self.write_samples(out, &nodes)?;
+        let frame = |node: StackNode| tables.frames.get_index_of(&(node.frame, node.inline_depth));
+        let category = |node: StackNode| {
+            Some(tables.frames.get_index(frame(node)?).map_or(0, |(_, row)| category(row.kind)))
+        };
+        write!(out, ",\"stackTable\":{{\"length\":{}", nodes.count)?;
+        stacks.write_column(out, "prefix", |node| node.prefix.map(|prefix| prefix as usize))?;
+        stacks.write_column(out, "category", category)?;
+        stacks.write_column(out, "subcategory", |_| Some(0))?;
+        stacks.write_column(out, "frame", frame)?;
+        out.write_all(b"}}")
+    }
+
+    /// Returns everything but the samples and their stacks.
+    fn front(&self, tables: &ThreadTables) -> Value {
+        let Self { samples, track, first_ns, several, .. } = *self;
+        let profile = self.whole.profile;
+        let Thread { pid, tid } = *track
+            .thread
+            .and_then(|thread| profile.thread(thread))
+            .unwrap_or(&Thread { pid: -1, tid: -1 });
+        let comm = track.comm.map(|comm| profile.string(comm)).unwrap_or_default();
+        let comm = String::from_utf8_lossy(comm);
+        let event = event_name(profile, track.event);
+        let name = if several { format!("{comm} ({event})") } else { comm.to_string() };
+        let begin = samples.times_ns.first().map_or(0, |time_ns| time_ns.saturating_sub(first_ns));
+        json!({
+            "processType": "default",
+            "processStartupTime": 0,
+            "processShutdownTime": null,
+            "registerTime": milliseconds(begin),
+            "unregisterTime": null,
+            "pausedRanges": [],
+            "name": name,
+            "processName": comm,
+            "isMainThread": pid == tid && !several,
+            "pid": pid.to_string(),
+            "tid": tid,
+            "markers": {"length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": []},
+            "frameTable": frame_table(tables),
+            "funcTable": function_table(tables),
+            "resourceTable": {
+                "length": tables.resources.len(),
+                "lib": vec![Value::Null; tables.resources.len()],
+                "name": tables.resources.iter().collect::<Vec<_>>(),
+                "host": vec![Value::Null; tables.resources.len()],
+                // The type of a library.
+                "type": vec![1; tables.resources.len()],
+            },
+            "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
+            "stringArray": tables.strings.iter().collect::<Vec<_>>(),
+        })
+    }
+
+    fn write_samples(&self, out: &mut dyn Write, nodes: &SampleNodes) -> io::Result<()> {
+        let TrackSamples { times_ns, periods, .. } = self.samples;
+        let length = times_ns.len();
+        let unit = self.whole.session.unit(self.whole.profile, self.track.event);
+        let kind = if unit == Unit::Nanoseconds { "tracing-ms" } else { "samples" };
+        write!(out, ",\"samples\":{{\"length\":{length},\"weightType\":\"{kind}\"")?;
+        match unit {
+            Unit::Nanoseconds => {
+                write_values(out, "weight", periods.iter().map(|ns| milliseconds(*ns)))?;
+            }
+            Unit::Count => write_values(out, "weight", periods.iter())?,
+        }
+        write_values(out, "stack", nodes.nodes.iter())?;
+        let since = |time_ns: &u64| milliseconds(time_ns.saturating_sub(self.first_ns));
+        write_values(out, "time", times_ns.iter().map(since))?;
+        out.write_all(b"}")
+    }
 }
 
 fn category(kind: FrameKind) -> usize {
     1 + FrameKind::ALL.iter().position(|known| *known == kind).unwrap_or(0)
-}
-
-fn stack_table(tables: &mut ThreadTables, profile: &Profile, samples: &TrackSamples) -> Value {
-    let mut frames: Vec<usize> = Vec::new();
-    let mut depths: Vec<u32> = Vec::new();
-    for (prefix, frame) in &samples.nodes {
-        let is_inlined = profile.frame(*frame).is_some_and(|frame| frame.is_inlined);
-        let outer = prefix.and_then(|prefix| depths.get(prefix).copied()).unwrap_or(0);
-        let depth = if is_inlined { outer + 1 } else { 0 };
-        depths.push(depth);
-        frames.push(tables.frame(profile, *frame, depth));
-    }
-    let frame_category =
-        |at: &usize| tables.frames.get_index(*at).map_or(0, |(_, row)| category(row.kind));
-    json!({
-        "length": frames.len(),
-        "prefix": samples.nodes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(),
-        "category": frames.iter().map(frame_category).collect::<Vec<_>>(),
-        "subcategory": vec![0; frames.len()],
-        "frame": frames,
-    })
 }
 
 fn frame_table(tables: &ThreadTables) -> Value {

@@ -23,6 +23,9 @@ const VERSION: u32 = 1;
 /// Number of rows per row group.
 const GROUP_ROWS: usize = 1 << 16;
 
+/// Number of frames of call chains from which on a row group is written. A frame takes 88 bytes.
+const GROUP_FRAMES: usize = 1 << 18;
+
 const SCHEMA: &str = "message sample {
     OPTIONAL INT64 time_ns (INTEGER(64,false));
     REQUIRED BYTE_ARRAY event (STRING);
@@ -218,7 +221,7 @@ impl SampleSink for Parquet {
         rows.leaf.push(chain.first().map(&mut texts));
         rows.stack.function.push(chain.iter().map(|frame| Some(texts(frame).function)), 1);
         rows.stack.dso.push(chain.iter().map(|frame| texts(frame).dso), 2);
-        if rows.len() == GROUP_ROWS {
+        if rows.len() == GROUP_ROWS || rows.frames() >= GROUP_FRAMES {
             return self.write_group();
         }
         Ok(())
@@ -284,6 +287,11 @@ impl LeafColumns {
 }
 
 impl RowGroup {
+    /// Returns the number of frames of all call chains.
+    fn frames(&self) -> usize {
+        self.stack.function.levels.len()
+    }
+
     /// Returns the number of rows.
     fn len(&self) -> usize {
         self.sample.event.len()

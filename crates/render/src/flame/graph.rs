@@ -4,19 +4,22 @@ use std::collections::HashMap;
 
 use indexmap::IndexSet;
 use tare_profile::{
-    EventId, FrameId, Order, Profile, Space, StackId, StringId, Weight, source_name,
+    EventId, FrameId, Order, Profile, Space, StackId, StringId, Thread, ThreadId, Weight,
+    source_name,
 };
 
 use super::FlameInput;
 use super::collect::{StackKey, TimeSlices};
 use super::renamed::RenamedThreads;
-use crate::samples::{FrameKind, FrameText, Unit};
+use super::roots::{FlameRoot, ProcessNames};
+use super::tree::{self, ChainTable, Totals, Tree};
+use crate::samples::{FrameKind, FrameText, RecordingSummary, Unit};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<T> = IndexSet<T, foldhash::fast::RandomState>;
 
-/// The properties that determine a sample's node: thread name, innermost frame, callers.
-type FunctionChain = (Option<StringId>, Option<FrameId>, Option<StackId>);
+/// The properties that determine a sample's node: thread, its name, innermost frame, callers.
+type FunctionChain = (Option<ThreadId>, Option<StringId>, Option<FrameId>, Option<StackId>);
 
 /// Maximum number of distinguished threads; further threads are merged.
 const MAX_THREADS: usize = 1 << 10;
@@ -85,11 +88,11 @@ pub(super) const MERGED: usize = 1;
 
 impl Graph {
     /// Builds the graph of one side, or of two to compare. `order` determines which end of call
-    /// chains is the root. Two sides are matched as [`Runs`](tare_profile::Runs) matches them: by
+    /// chains is the root, `root` what is next to it. Two sides are matched as [`Runs`](tare_profile::Runs) matches them: by
     /// the function's name in the source and its address space, because files and the names of
     /// compiled functions differ between builds.
     #[must_use]
-    pub fn new(mut sides: Vec<Vec<FlameInput<'_>>>, order: Order) -> Self {
+    pub fn new(mut sides: Vec<Vec<FlameInput<'_>>>, order: Order, root: FlameRoot) -> Self {
         let width_ns = |input: &FlameInput<'_>| input.samples.slices.width_ns;
         let widest_ns = sides.iter().flatten().map(width_ns).max().unwrap_or(0);
         for recorded in sides.iter_mut().flatten() {
@@ -111,17 +114,17 @@ impl Graph {
         let is_compared = sides.len() > 1;
         let mut building = Building {
             order,
+            root,
             matching: is_compared.then(|| Matching::new(&sides)),
             is_joined: is_compared || sides.iter().any(|side| side.len() > 1),
             functions: [special("all"), special("(too narrow to show)")].into_iter().collect(),
             threads: Set::default(),
             events: Vec::new(),
-            nodes: vec![Node { parent: 0, depth: 0, function: ROOT, share: 1.0 }],
-            children: Map::default(),
+            chains: ChainTable::default(),
             rows: Vec::new(),
         };
-        for (side, recordings) in sides.iter().enumerate().take(2) {
-            recordings.iter().for_each(|recorded| building.add(side, recorded));
+        for (side, recordings) in sides.into_iter().enumerate().take(2) {
+            recordings.into_iter().for_each(|recorded| building.add(side, recorded));
         }
         let none = TimeSlices { first_ns: None, width_ns: 1, count: 1 };
         building.finish(slices.unwrap_or(none))
@@ -179,18 +182,21 @@ impl Graph {
 
     /// Sorts nodes: each after its parent and its heavier siblings.
     fn sort_nodes(&mut self) {
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for (at, node) in self.nodes.iter().enumerate().skip(1) {
-            children[node.parent].push(at);
-        }
-        let name = |at: &usize| &self.functions[self.nodes[*at].function].name;
-        for siblings in &mut children {
+        // All children, those of one parent beside each other.
+        let mut children: Vec<usize> = (1..self.nodes.len()).collect();
+        let name = |at: usize| &self.functions[self.nodes[at].function].name;
+        children.sort_unstable_by(|a, b| {
+            let [left, right] = [*a, *b].map(|at| self.nodes[at]);
             // The heaviest last, because the last one pushed is the next one popped.
-            siblings.sort_by(|a, b| {
-                let by_share = self.nodes[*a].share.total_cmp(&self.nodes[*b].share);
-                by_share.then_with(|| name(b).cmp(name(a)))
-            });
-        }
+            let by_share = || left.share.total_cmp(&right.share);
+            let siblings = left.parent.cmp(&right.parent).then_with(by_share);
+            siblings.then_with(|| name(*b).cmp(name(*a)))
+        });
+        let children_of = |parent: usize| {
+            let begin = children.partition_point(|at| self.nodes[*at].parent < parent);
+            let rest = &children[begin..];
+            &rest[..rest.partition_point(|at| self.nodes[*at].parent == parent)]
+        };
         let mut moved = vec![0; self.nodes.len()];
         let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len());
         let mut pending = vec![0];
@@ -204,7 +210,7 @@ impl Graph {
                 (parent, nodes[parent].depth + 1)
             };
             nodes.push(Node { parent, depth, ..node });
-            pending.extend_from_slice(&children[at]);
+            pending.extend_from_slice(children_of(at));
         }
         self.rows.iter_mut().for_each(|row| row.node = moved[row.node]);
         self.nodes = nodes;
@@ -240,6 +246,7 @@ impl Matching {
 /// A graph while it is built.
 struct Building {
     order: Order,
+    root: FlameRoot,
     /// With two sides.
     matching: Option<Matching>,
     /// Threads of several recordings are matched by name, because their ids are unrelated.
@@ -247,37 +254,40 @@ struct Building {
     functions: Set<GraphFunction>,
     threads: Set<String>,
     events: Vec<GraphEvent>,
-    nodes: Vec<Node>,
-    /// Node indexes by parent and function.
-    children: Map<(usize, usize), usize>,
+    chains: ChainTable,
+    /// Their `node` is the index of a chain.
     rows: Vec<GraphRow>,
 }
 
 impl Building {
-    fn add(&mut self, side: usize, recorded: &FlameInput<'_>) {
-        let profile = recorded.whole.profile;
+    fn add(&mut self, side: usize, recorded: FlameInput<'_>) {
+        let FlameInput { whole, samples } = recorded;
+        let profile = whole.profile;
+        let by_thread = self.root != FlameRoot::Comm;
+        let processes = by_thread.then(|| ProcessNames::new(profile, samples.rows.iter()));
         let mut events: Map<EventId, usize> = Map::default();
         let mut frames: Map<FrameId, usize> = Map::default();
         let mut chains: Map<FunctionChain, usize> = Map::default();
-        for (key, weight) in &recorded.samples.rows {
-            let event = *events.entry(key.event).or_insert_with(|| self.event(recorded, key.event));
-            self.events[event].all[side].add(*weight);
-            let node = *chains
-                .entry((key.comm, key.leaf, key.stack))
-                .or_insert_with(|| self.node(profile, key, &mut frames));
-            let thread = self.thread(profile, key);
+        for (key, weight) in samples.rows {
+            let event = *events.entry(key.event).or_insert_with(|| self.event(&whole, key.event));
+            self.events[event].all[side].add(weight);
+            let chain = (key.thread.filter(|_| by_thread), key.comm, key.leaf, key.stack);
+            let node = *chains.entry(chain).or_insert_with(|| {
+                let roots = self.roots(profile, &key, processes.as_ref());
+                self.chain(profile, &key, roots, &mut frames)
+            });
+            let thread = self.thread(profile, &key);
             let slice = key.slice;
-            let weight = *weight;
             self.rows.push(GraphRow { side, event, thread, node, slice, weight });
         }
     }
 
     /// Returns the index of an event, by its name: event ids differ between recordings.
-    fn event(&mut self, recorded: &FlameInput<'_>, id: EventId) -> usize {
-        let profile = recorded.whole.profile;
+    fn event(&mut self, whole: &RecordingSummary<'_>, id: EventId) -> usize {
+        let profile = whole.profile;
         let name = profile.event(id).map(|event| profile.string(event.name)).unwrap_or_default();
         let name = tare_format::printable(name).into_owned();
-        let unit = recorded.whole.session.unit(profile, id);
+        let unit = whole.session.unit(profile, id);
         self.events.iter().position(|event| event.name == name).unwrap_or_else(|| {
             self.events.push(GraphEvent { name, unit, all: Default::default() });
             self.events.len() - 1
@@ -304,21 +314,47 @@ impl Building {
         renamed.map_or_else(|| tare_format::printable(comm).into_owned(), str::to_owned)
     }
 
-    fn node(
+    /// Returns the functions next to the root that a sample is below, the outermost last.
+    fn roots(
         &mut self,
         profile: &Profile,
         key: &StackKey,
+        processes: Option<&ProcessNames<'_>>,
+    ) -> Vec<usize> {
+        let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
+        let unknown = Thread { pid: -1, tid: -1 };
+        let thread = key.thread.and_then(|thread| profile.thread(thread)).unwrap_or(&unknown);
+        let names = match processes {
+            None => vec![self.thread_name(comm)],
+            Some(processes) => {
+                let process = self.label(processes.get(thread.pid), thread.pid);
+                let own = (self.root == FlameRoot::Thread).then(|| self.label(comm, thread.tid));
+                own.into_iter().chain([process]).collect()
+            }
+        };
+        let kind = FrameKind::Thread;
+        let function = |name| GraphFunction { name, dso: String::new(), kind };
+        names.into_iter().map(|name| self.functions.insert_full(function(name)).0).collect()
+    }
+
+    /// Returns a name with the id of its thread or process, unless ids can't be compared.
+    fn label(&self, name: &[u8], id: i32) -> String {
+        let name = self.thread_name(name);
+        if self.is_joined { name } else { format!("{name} {id}") }
+    }
+
+    /// Adds the call chain of a sample, and returns its index.
+    fn chain(
+        &mut self,
+        profile: &Profile,
+        key: &StackKey,
+        roots: Vec<usize>,
         known: &mut Map<FrameId, usize>,
     ) -> usize {
         let row = tare_profile::Row {
-            event: key.event,
-            thread: None,
-            comm: None,
-            cpu: None,
             leaf: key.leaf,
             stack: key.stack,
-            trace: None,
-            details: None,
+            ..tare_profile::Row::new(key.event)
         };
         let mut frames = Vec::new();
         profile.frames_of_row(&row, &mut frames);
@@ -330,24 +366,12 @@ impl Building {
             function.is_some_and(|function| function.kind == FrameKind::Unresolved)
         };
         functions.dedup_by(|next, before| next == before && is_unresolved(next));
-        let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
-        let name = self.thread_name(comm);
-        let thread = GraphFunction { name, dso: String::new(), kind: FrameKind::Thread };
-        functions.push(self.functions.insert_full(thread).0);
+        functions.extend(roots);
         if self.order == Order::Caller {
             functions.reverse();
         }
-        let mut at = 0;
-        for function in functions {
-            let next = self.nodes.len();
-            let child = *self.children.entry((at, function)).or_insert(next);
-            if child == next {
-                let depth = self.nodes[at].depth + 1;
-                self.nodes.push(Node { parent: at, depth, function, share: 0.0 });
-            }
-            at = child;
-        }
-        at
+        let index = |function: usize| u32::try_from(function).unwrap_or(u32::MAX);
+        self.chains.add(functions.into_iter().map(index))
     }
 
     fn function(
@@ -373,17 +397,13 @@ impl Building {
     }
 
     fn finish(self, slices: TimeSlices) -> Graph {
-        let Self { functions, threads, events, nodes, rows, .. } = self;
+        let Self { functions, threads, events, chains, mut rows, .. } = self;
+        let totals = Totals::new(events.iter().map(|event| event.all.map(|all| all.period)));
+        let Tree { nodes, merged } = tree::build(&chains, &mut rows, &totals);
+        drop(chains);
         let functions = functions.into_iter().collect();
         let threads = threads.into_iter().collect();
-        let mut graph = Graph { events, threads, functions, nodes, rows, slices, merged: 0 };
-        for (event, side) in (0..graph.events.len()).flat_map(|event| [(event, 0), (event, 1)]) {
-            let all = graph.events[event].all[side].period.max(1) as f64;
-            let totals = graph.totals(side, event);
-            for (node, total) in graph.nodes.iter_mut().zip(totals).skip(1) {
-                node.share = node.share.max(total.period as f64 / all);
-            }
-        }
+        let mut graph = Graph { events, threads, functions, nodes, rows, slices, merged };
         graph.sort_nodes();
         graph.merge_rows();
         graph
@@ -442,7 +462,7 @@ mod tests {
         let before = collect(b"old", &[(b"hot", b"old", 50), (b"grown", b"libc.so.5", 25)]);
         let session = RecordingOrigin::default();
         let sides = [&now, &before].map(|one| vec![input(one, &session)]);
-        let graph = Graph::new(sides.into(), Order::Caller);
+        let graph = Graph::new(sides.into(), Order::Caller, FlameRoot::Comm);
         assert_eq!(graph.threads, ["old → new"]);
         let shown = graph.compared("cpu-clock", 0.0);
         let shares = |name: &str| {
@@ -462,7 +482,50 @@ mod tests {
         let gone = collect(b"make", &[(b"hot", b"make", 9)]);
         let session = RecordingOrigin::default();
         let before = vec![input(&before, &session), input(&gone, &session)];
-        let graph = Graph::new(vec![vec![input(&now, &session)], before], Order::Caller);
+        let graph =
+            Graph::new(vec![vec![input(&now, &session)], before], Order::Caller, FlameRoot::Comm);
         assert_eq!(graph.threads, ["sh", "make"]);
+    }
+
+    #[test]
+    fn processes_are_roots_with_their_threads_merged_or_below() {
+        let session = RecordingOrigin::default();
+        let (mut profile, mut samples) = collect(b"server", &[(b"idle", b"server", 1)]);
+        let first = *samples.rows.keys().next().unwrap();
+        samples.rows.clear();
+        let mut add = |pid: i32, tid: i32, comm: &[u8]| {
+            let thread = profile.add_thread(Thread { pid, tid });
+            let comm = profile.add_string(comm);
+            profile.name_thread(thread, comm);
+            let key = StackKey { thread: Some(thread), comm: Some(comm), ..first };
+            samples.rows.insert(key, Weight { period: 5, samples: 5 });
+        };
+        add(10, 10, b"server");
+        add(10, 11, b"worker");
+        add(20, 21, b"worker");
+        let shown = |root| {
+            let whole = RecordingSummary { profile: &profile, ledger: None, session: &session };
+            let input = FlameInput { whole, samples: samples.clone() };
+            let graph = Graph::new(vec![vec![input]], Order::Caller, root);
+            let nodes = graph.compared("cpu-clock", 0.0).into_iter();
+            let mut names: Vec<String> = nodes
+                .filter(|node| node.depth > 0 && node.name != "idle")
+                .map(|node| {
+                    format!(
+                        "{}{} {:.1}",
+                        "-".repeat(node.depth as usize),
+                        node.name,
+                        node.now * 15.0
+                    )
+                })
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(shown(FlameRoot::Comm), ["-server 5.0", "-worker 10.0"]);
+        assert_eq!(shown(FlameRoot::Process), ["-server 10 10.0", "-worker 20 5.0"]);
+        let threads = ["--server 10 5.0", "--worker 11 5.0", "--worker 21 5.0"];
+        let processes = ["-server 10 10.0", "-worker 20 5.0"];
+        assert_eq!(shown(FlameRoot::Thread), [&threads[..], &processes].concat());
     }
 }

@@ -12,12 +12,15 @@ mod encode;
 mod graph;
 mod page;
 mod renamed;
+mod roots;
 mod svg;
+mod tree;
 
 pub use collect::Collector;
 pub use compared::ComparedNode;
 pub use graph::Graph;
 pub use page::{PAGE_BYTES, page};
+pub use roots::FlameRoot;
 pub use svg::svg;
 
 use crate::samples::RecordingSummary;

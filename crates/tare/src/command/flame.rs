@@ -40,7 +40,7 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     let recorded = reads.iter().zip(samples);
     let recorded =
         recorded.map(|(read, samples)| vec![FlameInput { whole: read.whole(), samples }]);
-    let mut graph = Graph::new(recorded.collect(), flame.order);
+    let mut graph = Graph::new(recorded.collect(), flame.order, flame.root);
     if flame.output == Path::new("-") {
         drop(progress);
     }

@@ -10,6 +10,7 @@ use tare_format::record::encode::Encoder;
 use tare_format::record::{FileId, Mmap, RecordHeader, Task, kind};
 use tempfile::TempDir;
 
+use crate::made::SampleStream;
 use crate::support::workload;
 
 /// `PERF_SAMPLE_IP` and `PERF_SAMPLE_TID`. Without times, records are processed in file order and
@@ -133,6 +134,40 @@ fn copies_of_a_large_address_space() {
         if words == ["report", "--stdio"] {
             assert!(text.contains("mappings of address spaces were dropped"), "{text:.2000}");
         }
+    }
+}
+
+/// 40,000 call chains of 24 functions that have little in common. The sum of their nodes is nearly a
+/// million. Each command takes at most four times the recording's size plus 64 MiB.
+#[test]
+fn call_chains_that_all_differ() {
+    const CHAINS: u64 = 40_000;
+    const FUNCTIONS: u64 = 2000;
+    let folder = TempDir::new().unwrap();
+    let mut made = SampleStream::new(&[10]);
+    (0..FUNCTIONS).for_each(|number| made.name(number, &format!("function_{number}")));
+    let mut random = 1_u64;
+    for at in 0..CHAINS {
+        let chain = [(); 24].map(|()| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % FUNCTIONS
+        });
+        made.sample(10, 1_000_000_000 + at * 1_000_000, &chain);
+    }
+    let file = made.write(folder.path(), "chains");
+    let allowed = ALLOWED + 4 * std::fs::metadata(&file).unwrap().len();
+    let root = folder.path().to_str().unwrap();
+    let output = folder.path().join("output");
+    let output = output.to_str().unwrap();
+    let formats = ["folded", "pprof", "firefox", "speedscope", "chrome", "parquet", "jsonl"];
+    let exports = formats.map(|format| ["export", "--format", format, "-o", output]);
+    let flames =
+        [["flame", "--format", "html", "-o", output], ["flame", "--format", "svg", "-o", output]];
+    let commands = exports.iter().chain(&flames).map(|words| &words[..]);
+    for words in commands.chain([&["report", "--stdio"][..], &["report", "--json"], &["script"]]) {
+        let (bytes, _) = peak(&[words, &["--symfs", root]].concat(), &file, &folder);
+        println!("{words:?}: {} MiB of {}", bytes >> 20, allowed >> 20);
+        assert!(bytes <= allowed, "{words:?}: {} MiB of {}", bytes >> 20, allowed >> 20);
     }
 }
 

@@ -32,6 +32,11 @@ pub struct FlameArgs {
     #[arg(short = 'g', long, value_name = "ORDER", default_value = "caller")]
     pub call_graph: FlameOrder,
 
+    /// What is next to the root: thread names, processes with their threads merged, or processes
+    /// with their threads below
+    #[arg(long, value_name = "ROOT", default_value = "comm")]
+    pub root: FlameRoot,
+
     /// Draw the root at the top
     #[arg(long)]
     pub icicle: bool,
@@ -52,6 +57,17 @@ pub enum FlameFormat {
     Html,
     /// Static picture
     Svg,
+}
+
+/// What is next to the root of the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FlameRoot {
+    /// Thread names
+    Comm,
+    /// Processes, their threads merged
+    Process,
+    /// Processes, and their threads below
+    Thread,
 }
 
 /// The end of call chains at the root.

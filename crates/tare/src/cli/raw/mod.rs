@@ -57,7 +57,7 @@ pub use export::ExportArgs;
 pub use filters::{
     EventFilterArgs, EventSwitchArgs, NameFilterArgs, OwnSampleArgs, RangeArgs, TaskFilterArgs,
 };
-pub use flame::{FlameArgs, FlameFormat, FlameOrder};
+pub use flame::{FlameArgs, FlameFormat, FlameOrder, FlameRoot};
 pub use input::{DEFAULT_RECORDING, FilePartArgs, ForceArgs, InputArgs, RecordingArgs};
 pub use list::ListArgs;
 pub use lock::{LockArgs, LockSort};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tare_profile::Order;
+use tare_render::flame::FlameRoot;
 
 use crate::cli::raw;
 use crate::cli::resolved::samples::SampleSelection;
@@ -18,6 +19,7 @@ pub(crate) struct Flame {
     pub(crate) output: PathBuf,
     pub(crate) is_svg: bool,
     pub(crate) order: Order,
+    pub(crate) root: FlameRoot,
     pub(crate) icicle: bool,
     pub(crate) title: Option<String>,
 }
@@ -42,6 +44,11 @@ impl Flame {
             raw::FlameOrder::Caller => Order::Caller,
             raw::FlameOrder::Callee => Order::Callee,
         };
+        let root = match raw.root {
+            raw::FlameRoot::Comm => FlameRoot::Comm,
+            raw::FlameRoot::Process => FlameRoot::Process,
+            raw::FlameRoot::Thread => FlameRoot::Thread,
+        };
         let samples = SampleSelection::resolve(raw.samples)?;
         if samples.input == Path::new("-") && raw.vs.as_deref() == Some(Path::new("-")) {
             return Err(Refusal::usage("--vs -: standard input can be one recording only"));
@@ -49,7 +56,7 @@ impl Flame {
         let vs = raw.vs;
         let icicle = raw.icicle;
         let title = raw.title;
-        Ok(Self { samples, vs, output, is_svg, order, icicle, title })
+        Ok(Self { samples, vs, output, is_svg, order, root, icicle, title })
     }
 
     /// Returns the options to draw a recording that was just made; all but the files are defaults.
@@ -58,7 +65,8 @@ impl Flame {
         let order = Order::Caller;
         let icicle = false;
         let samples = SampleSelection::all_of(input);
-        Self { samples, vs: None, output, is_svg, order, icicle, title: None }
+        let root = FlameRoot::Comm;
+        Self { samples, vs: None, output, is_svg, order, root, icicle, title: None }
     }
 }
 

@@ -11,7 +11,7 @@ use tare_format::printable;
 use tare_profile::{DiffOptions, Order, Profile, Runs};
 use tare_render::diff::{diff_json, diff_text};
 use tare_render::flame::{
-    Collector, FlameInput, Graph, PAGE_BYTES, RecordingInfo, Style, page, svg,
+    Collector, FlameInput, FlameRoot, Graph, PAGE_BYTES, RecordingInfo, Style, page, svg,
 };
 use tare_render::{LocatedSample, SampleSink};
 
@@ -181,7 +181,7 @@ fn chains(taken: &mut [Vec<LoadedRecording>; 2]) -> Graph {
     let [a, b] = taken
         .each_mut()
         .map(|side| side.iter_mut().filter_map(LoadedRecording::recorded).collect());
-    Graph::new(vec![b, a], Order::Caller)
+    Graph::new(vec![b, a], Order::Caller, FlameRoot::Comm)
 }
 
 /// Draws the differential flame graph: B, coloured by the difference from A.
