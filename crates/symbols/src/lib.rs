@@ -162,6 +162,8 @@ pub mod limits {
     pub const UNPACKED_TIMES: u64 = 64;
     /// Bytes of a perf map.
     pub const PERF_MAP_BYTES: u64 = 1 << 28;
+    /// Lines of a perf map; of more lines, the first ones are left out.
+    pub const PERF_MAP_LINES: usize = 1 << 23;
     /// Bytes of a jitdump, after which records are ignored. Most of it is code, which isn't parsed.
     pub const JITDUMP_BYTES: u64 = 1 << 36;
     /// Functions of a jitdump.

@@ -150,6 +150,7 @@ impl Symbolizer {
                 dsos.get(dso).into_iter().for_each(|dso| self.cache.remove_table(dso));
                 Unresolved::DamagedCache
             }
+            SymbolSource::PerfMap(map) if map.is_cut() => Unresolved::OverLimit,
             _ => Unresolved::NoSymbol,
         }
     }

@@ -20,7 +20,7 @@ use tare_format::jit_note::JitProcess;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
-use super::store::{StorageKind, Store};
+use super::store::{LARGEST, StorageKind, Store};
 
 /// A file that a just-in-time compiler may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +32,6 @@ pub(crate) struct JitFile {
     /// The name of the kept file.
     pub(crate) name: String,
 }
-
-/// Limit on the bytes of a kept file.
-const LARGEST: u64 = 1 << 32;
 
 /// Keeps a file. Returns `None` if it can't be opened, isn't trusted, or is too large.
 pub(super) fn store(

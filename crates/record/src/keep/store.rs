@@ -3,18 +3,22 @@
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use object::ReadCache;
-use rustix::fs::{AtFlags, CWD};
+use rustix::fs::{AtFlags, CWD, SeekFrom};
+use rustix::io::Errno;
 use tare_format::hex;
 use tare_kernel::host::Host;
 
 use crate::describe::{elf_build_id, kernel_build_id, vdso_image};
+
+/// Limit on the bytes of a kept file, not counting holes.
+pub(super) const LARGEST: u64 = 1 << 32;
 
 /// The folder of kept files.
 #[derive(Debug)]
@@ -61,10 +65,7 @@ impl Store {
             if rustix::fs::ioctl_ficlone(to, file).is_ok() {
                 return Ok(StorageKind::Shared);
             }
-            let mut from = file;
-            from.rewind()?;
-            let mut to = to;
-            let bytes = io::copy(&mut from, &mut to)?;
+            let bytes = copy_data(file, to)?;
             // The file may have changed during the copy.
             let copied = elf_build_id(&ReadCache::new(to));
             if copied.as_ref() == Some(&id) {
@@ -99,19 +100,14 @@ impl Store {
     }
 
     /// Stores the file of a just-in-time compiler, as it is now.
-    pub(super) fn jit(
-        &self,
-        process: &str,
-        name: &str,
-        mut file: &File,
-    ) -> io::Result<StorageKind> {
+    pub(super) fn jit(&self, process: &str, name: &str, file: &File) -> io::Result<StorageKind> {
         let folder = self.folder.join("jit").join(process);
         make_folder(&folder)?;
         let beside = folder.join(format!("{name}.{}", std::process::id()));
         let _ = std::fs::remove_file(&beside);
         let mut open = OpenOptions::new();
-        let mut to = open.write(true).create_new(true).mode(0o600).open(&beside)?;
-        let copied = io::copy(&mut file, &mut to)
+        let to = open.write(true).create_new(true).mode(0o600).open(&beside)?;
+        let copied = copy_data(file, &to)
             .and_then(|bytes| std::fs::rename(&beside, folder.join(name)).map(|()| bytes));
         copied.map(StorageKind::Copied).inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
@@ -178,6 +174,39 @@ impl Store {
     }
 }
 
+/// Copies what a file has besides holes, up to its current length. Returns the bytes.
+///
+/// # Errors
+/// Fails if these are more than [`LARGEST`], and if reading or writing fails.
+fn copy_data(mut from: &File, mut to: &File) -> io::Result<u64> {
+    let length = from.metadata()?.len();
+    let mut copied = 0;
+    let mut at = 0;
+    while at < length {
+        let data = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            // The file system doesn't tell holes.
+            Err(_) => at,
+        };
+        let hole = rustix::fs::seek(from, SeekFrom::Hole(data)).unwrap_or(length).min(length);
+        let bytes = hole.saturating_sub(data);
+        if copied + bytes > LARGEST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        from.seek(io::SeekFrom::Start(data))?;
+        to.seek(io::SeekFrom::Start(data))?;
+        let done = io::copy(&mut from.take(bytes), &mut to)?;
+        copied += done;
+        if done < bytes || bytes == 0 {
+            break;
+        }
+        at = hole;
+    }
+    to.set_len(length)?;
+    Ok(copied)
+}
+
 fn bytes(content: &[u8]) -> impl FnOnce(&File) -> io::Result<StorageKind> + '_ {
     |mut to| to.write_all(content).map(|()| StorageKind::Copied(content.len() as u64))
 }
@@ -190,4 +219,37 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 fn relative(path: &[u8]) -> PathBuf {
     let parts = Path::new(OsStr::from_bytes(path)).components();
     parts.filter(|part| matches!(part, Component::Normal(_))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_keep_holes_and_leave_out_what_is_appended_later() {
+        let from = tempfile::tempfile().unwrap();
+        let to = tempfile::tempfile().unwrap();
+        let length = 1 << 40;
+        from.set_len(length).unwrap();
+        rustix::io::pwrite(&from, b"begin", 0).unwrap();
+        rustix::io::pwrite(&from, b"middle", 1 << 39).unwrap();
+        let copied = copy_data(&from, &to).unwrap();
+        if from.metadata().unwrap().blocks() > 1 << 20 {
+            return println!("skipped: no holes here");
+        }
+        assert!(copied < 1 << 20, "{copied} bytes");
+        assert_eq!(to.metadata().unwrap().len(), length);
+        let mut found = [0; 6];
+        rustix::io::pread(&to, &mut found, 1 << 39).unwrap();
+        assert_eq!(&found, b"middle");
+    }
+
+    #[test]
+    fn a_copy_is_whole() {
+        let whole = std::env::current_exe().unwrap();
+        let from = File::open(&whole).unwrap();
+        let to = tempfile::NamedTempFile::new().unwrap();
+        copy_data(&from, to.as_file()).unwrap();
+        assert!(std::fs::read(whole).unwrap() == std::fs::read(to.path()).unwrap());
+    }
 }

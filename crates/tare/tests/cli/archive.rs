@@ -150,7 +150,24 @@ fn hostile_archives_are_refused_and_leave_nothing() {
         ("no recording", format!("{tar} root/file")),
         (
             "a bomb",
-            format!("truncate -s 900M root/zeros; {tar} perf.data root/zeros; rm root/zeros"),
+            format!(
+                "head -c 900M /dev/zero | tr '\\0' a > root/same; {tar} perf.data root/same; rm root/same"
+            ),
+        ),
+        (
+            "folders in folders",
+            format!(
+                "mkdir -p root/$(yes a | head -100 | paste -sd/); \
+                 touch root/$(yes a | head -100 | paste -sd/)/x; {tar} perf.data root; rm -r root/a"
+            ),
+        ),
+        (
+            "many folders",
+            format!(
+                "seq 6000 | sed 's|.*|root/many/&|' | xargs mkdir -p; \
+                 seq 6000 | sed 's|.*|root/many/&/x|' | xargs touch; \
+                 {tar} perf.data root; rm -r root/many"
+            ),
         ),
         (
             "cut short",
@@ -263,4 +280,19 @@ fn a_program_cannot_have_other_files_archived_as_its_sources() {
     assert!(list.contains("perf.data") && !list.contains("secret"), "{list}");
     let shown = lines_and_sources(&recorded, "perf.data");
     assert!(!shown[1].contains("key"), "{}", shown[1]);
+}
+
+/// A program of 20 kB of blocks and 2 GB of length.
+#[test]
+fn an_archive_of_a_sparse_program_can_be_read() {
+    let Some(recorded) = RecordedProgram::new() else { return };
+    recorded.sh("truncate -s 2G plain");
+    let output = recorded.tare("record -q -e cpu-clock -o perf.data -- ./plain");
+    assert!(output.status.success(), "{}", stderr(&output));
+    recorded.archive();
+    recorded.sh("rm plain");
+    let output = recorded.tare("report -i all.tar.zst --stdio");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("plain_function"), "{text}");
+    assert_eq!(recorded.left(), [] as [PathBuf; 0]);
 }

@@ -91,6 +91,9 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
+/// Limit on the bytes of a packed file other than the recording.
+const LARGEST: u64 = 1 << 32;
+
 struct PackedFiles {
     files: usize,
     bytes: u64,
@@ -106,6 +109,12 @@ fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles
     files.sort_by(|a, b| a.name.cmp(&b.name));
     packed.bytes += add_file(&mut builder, Path::new(RECORDING), File::open(input)?)?;
     for used in files {
+        if let UsedContent::File(file) = &used.content
+            && file.metadata()?.len() > LARGEST
+        {
+            say(&format!("left out {}: more than {} GiB", used.name.display(), LARGEST >> 30));
+            continue;
+        }
         packed.bytes += match used.content {
             UsedContent::File(file) => add_file(&mut builder, &used.name, file)?,
             UsedContent::Bytes(bytes) => {

@@ -4,7 +4,7 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -28,10 +28,24 @@ const FILES: usize = 1 << 16;
 /// Most bytes of a long file name; the rest is ignored.
 const NAME_BYTES: u64 = 4096;
 
-/// Most unpacked bytes: `SLACK`, plus `TIMES` the archive's size. Binaries with debug info compress
-/// to a fifth, runs of zeros to a thousandth.
+/// Most unpacked bytes other than long runs of zeros: `SLACK`, plus `TIMES` the archive's size. Binaries with debug info compress
+/// to a fifth.
 const SLACK: u64 = 256 << 20;
 const TIMES: u64 = 64;
+
+/// Most bytes of the tar archive, with the zeros that aren't written: `STREAM_SLACK`, plus `TIMES`
+/// the archive's size.
+const STREAM_SLACK: u64 = 16 << 30;
+
+/// Most files and folders: `NODES`, plus one for each `NODE_BYTES` of the archive.
+const NODES: u64 = 1 << 12;
+const NODE_BYTES: u64 = 16;
+
+/// Most parts of a path. Removing a folder opens each of the folders in it.
+const DEPTH: usize = 64;
+
+/// Bytes that are tested for being zeros at once.
+const CHUNK: usize = 1 << 16;
 
 const PREFIX: &str = "tare-archive.";
 const LOCK: &str = "lock";
@@ -124,14 +138,76 @@ fn sweep(temporary: &Path) {
     }
 }
 
+/// What an archive may still take of this machine.
+struct Allowance {
+    most_bytes: u64,
+    bytes: u64,
+    nodes: u64,
+}
+
+impl Allowance {
+    fn for_archive(bytes: u64) -> Self {
+        let most_bytes = bytes.saturating_mul(TIMES).saturating_add(SLACK);
+        Self { most_bytes, bytes: most_bytes, nodes: NODES + bytes / NODE_BYTES }
+    }
+
+    fn take_node(&mut self) -> anyhow::Result<()> {
+        let left = self.nodes.checked_sub(1);
+        self.nodes =
+            left.context("more files and folders than an archive of this size may have")?;
+        Ok(())
+    }
+
+    /// Creates the folders of a path.
+    fn create_folders(&mut self, folder: &Path, path: &Path) -> anyhow::Result<()> {
+        let mut at = folder.to_owned();
+        for part in path.parent().into_iter().flat_map(Path::components) {
+            at.push(part);
+            match DirBuilder::new().mode(0o700).create(&at) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                created => {
+                    created?;
+                    self.take_node()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates a file with this content. Zeros become holes, which take no space.
+    fn copy(&mut self, from: &mut impl Read, path: &Path) -> anyhow::Result<()> {
+        self.take_node()?;
+        let to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let mut length = 0_u64;
+        loop {
+            chunk.clear();
+            let bytes = from.by_ref().take(CHUNK as u64).read_to_end(&mut chunk)? as u64;
+            if bytes == 0 {
+                break;
+            }
+            if chunk.iter().any(|byte| *byte != 0) {
+                self.bytes = self.bytes.checked_sub(bytes).with_context(|| {
+                    let most = self.most_bytes;
+                    format!("the files exceed {most} bytes, the limit for an archive of this size")
+                })?;
+                to.write_all_at(&chunk, length)?;
+            }
+            length += bytes;
+        }
+        Ok(to.set_len(length)?)
+    }
+}
+
 /// Writes an archive's files into a folder.
 fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
     let file = File::open(path)?;
-    let mut left = file.metadata()?.len().saturating_mul(TIMES).saturating_add(SLACK);
-    let most = left;
+    let packed_bytes = file.metadata()?.len();
+    let mut allowance = Allowance::for_archive(packed_bytes);
     let mut decoder = zstd::Decoder::new(file)?;
     decoder.window_log_max(WINDOW_LOG)?;
-    let mut archive = Archive::new(decoder.take(most.saturating_mul(2)));
+    let most_stream = packed_bytes.saturating_mul(TIMES).saturating_add(STREAM_SLACK);
+    let mut archive = Archive::new(decoder.take(most_stream));
     let mut long_name: Option<PathBuf> = None;
     for (number, entry) in archive.entries()?.raw(true).enumerate() {
         // The library's own message would contain the damaged bytes.
@@ -159,23 +235,20 @@ fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
             bail!("{shown} is not a path that `tare archive` writes");
         }
         let bytes = entry.header().entry_size()?;
-        left = left.checked_sub(bytes).with_context(|| {
-            format!("{shown}: the files exceed {most} bytes, the limit for an archive of this size")
-        })?;
-        let to = folder.join(&name);
-        if let Some(parent) = to.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        allowance.create_folders(folder, &name)?;
+        let content = &mut entry.by_ref().take(bytes);
+        allowance.copy(content, &folder.join(&name)).with_context(|| shown.clone())?;
+        if content.limit() > 0 {
+            bail!("{shown} is longer than the archive's content");
         }
-        let mut open = OpenOptions::new();
-        let mut file = open.write(true).create_new(true).mode(0o600).open(&to)?;
-        io::copy(&mut entry.by_ref().take(bytes), &mut file)?;
     }
     Ok(())
 }
 
 /// Whether a path is like those that `tare archive` writes.
 fn is_expected(name: &Path) -> bool {
-    let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)))
+        && name.components().count() <= DEPTH;
     let is_file_of = |folder| name.starts_with(folder) && name != Path::new(folder);
     is_plain && (name == Path::new(RECORDING) || is_file_of(".debug") || is_file_of("root"))
 }
