@@ -16,6 +16,19 @@ const LISTS: usize = 1 << 15;
 /// Limit of the bytes that are read of one list.
 const LIST_BYTES: u64 = 1 << 24;
 
+/// The debug package of libc, in the default archives of Debian and Ubuntu.
+const LIBC_DEBUG: &str = "libc6-dbg";
+
+/// Debuginfod servers by the names of their distributions
+/// (<https://sourceware.org/elfutils/Debuginfod.html>).
+const SERVERS: [(&str, &str); 5] = [
+    ("debian", "https://debuginfod.debian.net"),
+    ("ubuntu", "https://debuginfod.ubuntu.com"),
+    ("fedora", "https://debuginfod.fedoraproject.org"),
+    ("arch", "https://debuginfod.archlinux.org"),
+    ("opensuse-tumbleweed", "https://debuginfod.opensuse.org"),
+];
+
 /// Fills in the remedy for the largest share of samples without a name, if one is known.
 pub fn suggest_symbol_remedy(losses: &mut Losses, symbols: &SymbolOptions) {
     let has_servers = symbols.has_debuginfod_urls;
@@ -27,7 +40,7 @@ pub fn suggest_symbol_remedy(losses: &mut Losses, symbols: &SymbolOptions) {
 }
 
 /// Adds the files by which [`suggest_symbol_remedy`] names a remedy to an archive, so that its
-/// reader gets the same one.
+/// reader gets one that works without this machine's package archives.
 pub fn add_remedy_files(lack: &Missing, symbols: &SymbolOptions, used: &UsedFiles) {
     let (Missing::DebugFile(file) | Missing::Binary(file)) = lack else { return };
     let machine = SymbolSources { root: symbols.symfs.clone(), has_servers: false };
@@ -40,7 +53,8 @@ pub fn add_remedy_files(lack: &Missing, symbols: &SymbolOptions, used: &UsedFile
         // One line suffices; the whole list could name files that the recording doesn't.
         add(&list, format!("{}\n", file.path).into_bytes());
     }
-    for path in machine.files("etc/debuginfod", ".urls") {
+    let release = machine.root.join("etc/os-release");
+    for path in machine.files("etc/debuginfod", ".urls").into_iter().chain([release]) {
         if let Some(urls) = read(&path) {
             add(&path, urls);
         }
@@ -58,13 +72,20 @@ struct SymbolSources {
 impl SymbolSources {
     fn remedy(&self, lack: &Missing) -> Option<String> {
         match lack {
-            Missing::DebugFile(file) => match self.package(Path::new(&file.path)) {
-                Some((package, _)) => Some(format!("install {}", debug_package(&package))),
-                None => Some(self.servers(file).unwrap_or_else(|| match &file.build_id {
-                    Some(id) => format!("--debug-dir with the debug file of build id {id}"),
-                    None => "build it without -s, and don't strip it".to_owned(),
-                })),
-            },
+            Missing::DebugFile(file) => {
+                let package = self.package(Path::new(&file.path)).map(|(package, _)| package);
+                let package = package.map(|package| debug_package(&package));
+                if let Some(package) = package.as_ref().filter(|name| self.has_package(name)) {
+                    return Some(format!("apt install {package}"));
+                }
+                Some(self.servers(file).unwrap_or_else(|| match (package, &file.build_id) {
+                    (Some(package), _) => format!("--debug-dir with the files of {package}"),
+                    (None, Some(id)) => {
+                        format!("--debug-dir with the debug file of build id {id}")
+                    }
+                    (None, None) => "build it without -s, and don't strip it".to_owned(),
+                }))
+            }
             Missing::Binary(file) => {
                 let is_packaged = file.path.starts_with("/usr/") || file.path.starts_with("/lib");
                 let servers = self.servers(file).filter(|_| is_packaged);
@@ -85,8 +106,33 @@ impl SymbolSources {
         }
     }
 
+    /// Whether apt can install a debug package: those of Debian and Ubuntu are in archives of their
+    /// own, which are not configured by default, except libc's.
+    fn has_package(&self, package: &str) -> bool {
+        let mut sources = self.files("etc/apt/sources.list.d", "");
+        sources.push(self.root.join("etc/apt/sources.list"));
+        let names_archive = |line: &[u8]| {
+            let has = |name: &[u8]| line.windows(name.len()).any(|part| part == name);
+            !line.trim_ascii_start().starts_with(b"#")
+                && (has(b"debian-debug") || has(b"ddebs.") || has(b"-debug "))
+        };
+        let is_archive = |path: &PathBuf| {
+            read(path).is_some_and(|text| text.split(|byte| *byte == b'\n').any(names_archive))
+        };
+        package == LIBC_DEBUG || sources.iter().any(is_archive)
+    }
+
+    /// Returns the debuginfod server of the distribution, by its name in `os-release(5)`.
+    fn distribution_server(&self) -> Option<&'static str> {
+        let text = read(&self.root.join("etc/os-release"))
+            .or_else(|| read(&self.root.join("usr/lib/os-release")))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let id = text.lines().find_map(|line| line.strip_prefix("ID="))?.trim_matches('"');
+        SERVERS.iter().find(|(name, _)| *name == id).map(|(_, server)| *server)
+    }
+
     /// Suggests debuginfod servers for a file with a build id, if none are configured: the
-    /// distribution's, if it names some.
+    /// distribution's, if it names some or is known.
     fn servers(&self, file: &BinaryFile) -> Option<String> {
         let id = file.build_id.as_ref().filter(|_| !self.has_servers)?;
         let named = self.files("etc/debuginfod", ".urls").into_iter().find_map(|path| {
@@ -94,6 +140,7 @@ impl SymbolSources {
             let urls: Vec<_> = text.split_whitespace().collect();
             (!urls.is_empty()).then(|| printable(urls.join(" ").as_bytes()).into_owned())
         });
+        let named = named.or_else(|| self.distribution_server().map(str::to_owned));
         Some(match named {
             Some(urls) => format!("DEBUGINFOD_URLS='{urls}', for build id {id}"),
             None => format!("DEBUGINFOD_URLS=… with a server that has build id {id}"),
@@ -148,7 +195,7 @@ fn common_start(file: &Path, name: &[u8]) -> usize {
 /// Returns the name of a package's debug package in Debian and Ubuntu.
 fn debug_package(package: &str) -> String {
     match package {
-        "libc6" | "libc6-i386" => "libc6-dbg".to_owned(),
+        "libc6" | "libc6-i386" => LIBC_DEBUG.to_owned(),
         package => format!("{package}-dbgsym"),
     }
 }
@@ -172,6 +219,11 @@ mod tests {
             ("var/lib/dpkg/info/libfoo1:amd64.list", "/.\n/usr\n/usr/lib/libfoo.so.1\n"),
             ("var/lib/dpkg/info/libc6:amd64.list", "/lib/libc.so.6\n"),
             ("etc/debuginfod/distribution.urls", "https://files.example/\n"),
+            (
+                "etc/apt/sources.list",
+                "deb https://packages.example/debian-debug/ stable-debug main\n",
+            ),
+            ("etc/os-release", "NAME=x\nID=debian\n"),
         ] {
             let path = root.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -193,14 +245,18 @@ mod tests {
             (
                 &asks_none,
                 Missing::DebugFile(file("/usr/lib/libfoo.so.1", None)),
-                "install libfoo1-dbgsym",
+                "apt install libfoo1-dbgsym",
             ),
             (
                 &asks_none,
                 Missing::DebugFile(file("/lib/libfoo.so.1", None)),
-                "install libfoo1-dbgsym",
+                "apt install libfoo1-dbgsym",
             ),
-            (&asks_none, Missing::DebugFile(file("/usr/lib/libc.so.6", None)), "install libc6-dbg"),
+            (
+                &asks_none,
+                Missing::DebugFile(file("/usr/lib/libc.so.6", None)),
+                "apt install libc6-dbg",
+            ),
             (
                 &asks_none,
                 Missing::DebugFile(own()),
@@ -223,6 +279,19 @@ mod tests {
         ] {
             assert_eq!(machine.remedy(&lack).as_deref(), Some(wanted));
         }
+        // Without the archive of debug packages, apt has libc's alone.
+        let packaged = || {
+            let lack = Missing::DebugFile(file("/usr/lib/libfoo.so.1", Some("ab12")));
+            asks_none.remedy(&lack).unwrap()
+        };
+        assert_eq!(packaged(), "apt install libfoo1-dbgsym");
+        std::fs::remove_file(asks_none.root.join("etc/apt/sources.list")).unwrap();
+        assert_eq!(packaged(), "DEBUGINFOD_URLS='https://files.example/', for build id ab12");
+        std::fs::remove_dir_all(asks_none.root.join("etc/debuginfod")).unwrap();
+        assert_eq!(
+            packaged(),
+            "DEBUGINFOD_URLS='https://debuginfod.debian.net', for build id ab12"
+        );
         std::fs::remove_dir_all(asks_none.root.join("etc")).unwrap();
         let wanted = "DEBUGINFOD_URLS=… with a server that has build id ab12";
         assert_eq!(asks_none.remedy(&Missing::DebugFile(own())).as_deref(), Some(wanted));

@@ -14,6 +14,7 @@ use crate::search::find::{self, FoundFile};
 use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::SymbolTable;
 use crate::unresolved::Unresolved;
+use crate::unwind;
 
 /// A DSO's file without its symbols.
 #[derive(Debug)]
@@ -83,13 +84,17 @@ pub(crate) fn load(
     recorded: &RecordedDso<'_>,
 ) -> Result<(SymbolTable, Binary), Unresolved> {
     let found = find::binary(options, recorded)?;
-    let image = read(&found.file, None)?;
+    let mut image = read(&found.file, None)?;
     let debug = if image.has_symtab { None } else { debug_file(options, recorded, &found, &image) };
     let binary = Binary {
         build_id: found.build_id,
         debug_link: image.debug_link.clone(),
         segments: image.segments.clone(),
     };
+    if debug.is_none() && image.lacks_functions() {
+        let functions = unwind::functions(&ReadCache::new(&found.file));
+        image.add_unnamed_functions(&functions);
+    }
     if options.used.is_some() {
         // An archive must have the files with lines, too.
         binary.debug_info(options, recorded);

@@ -7,6 +7,7 @@ mod sections;
 mod symbol_files;
 
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use frames::FrameTables;
@@ -182,6 +183,20 @@ impl Image {
         Ok(image)
     }
 
+    /// Whether the file has neither a full symbol table nor another list of its functions.
+    pub(crate) fn lacks_functions(&self) -> bool {
+        !self.has_symtab && self.mini.is_empty() && self.go.is_none()
+    }
+
+    /// Adds the functions of the unwind tables, sorted, by their addresses.
+    pub(crate) fn add_unnamed_functions(&mut self, ranges: &[Range<u64>]) {
+        if self.symbols.is_empty() {
+            self.symbols = SymbolTableBuilder::new(NameSource::UnwindTable);
+        }
+        let Self { symbols, segments, .. } = self;
+        symbols.add_unnamed_functions(ranges, |address| segments.to_offset(address));
+    }
+
     /// Combines symbols and stubs. The symbols of `debug`, if it has any, replace this file's. A
     /// debug file lacks the stubs' code, so its symbols get the stubs of `self`.
     pub(crate) fn into_symbols(self, debug: Option<Self>) -> SymbolTableBuilder {
@@ -190,7 +205,7 @@ impl Image {
             let mini = mini_symbols(&self.mini, &self.segments);
             let mut symbols = self.symbols;
             mini.into_iter().for_each(|mini| symbols.take_over(mini, NamePart::Mini));
-            self.go.into_iter().for_each(|go| symbols.take_over(go, NamePart::Go));
+            self.go.into_iter().for_each(|go| symbols.take_over(go, NamePart::Functions));
             symbols
         });
         if !self.stubs.is_empty() {

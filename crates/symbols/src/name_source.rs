@@ -13,6 +13,9 @@ pub enum NameSource {
     Pclntab,
     /// The procedure linkage table: a stub that jumps to a function of another file.
     Plt,
+    /// None: a function without a symbol is named by its address, which the unwind tables
+    /// (`.eh_frame`) list.
+    UnwindTable,
     /// Debug info.
     Dwarf,
     /// The kernel's symbol list.
@@ -35,6 +38,7 @@ impl NameSource {
             Self::MiniDebugInfo => "MiniDebugInfo",
             Self::Pclntab => "pclntab",
             Self::Plt => "PLT",
+            Self::UnwindTable => "unwind table",
             Self::Dwarf => "DWARF",
             Self::Kallsyms => "kallsyms",
             Self::Ksymbol => "ksymbol",

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::demangle::demangle;
@@ -69,7 +70,7 @@ impl NameAt {
             0 => NamePart::Symbols,
             1 => NamePart::Stubs,
             2 => NamePart::Mini,
-            _ => NamePart::Go,
+            _ => NamePart::Functions,
         }
     }
 
@@ -87,8 +88,8 @@ pub(crate) enum NamePart {
     Stubs,
     /// Its MiniDebugInfo.
     Mini,
-    /// The function table of Go's runtime.
-    Go,
+    /// A list of functions: the table of Go's runtime, or the unwind tables.
+    Functions,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,8 @@ type Candidate = (SymbolEntry, Binding, SymbolKind);
 #[derive(Debug)]
 pub(crate) struct SymbolTableBuilder {
     source: NameSource,
+    /// Source of the names of [`NamePart::Functions`].
+    functions_source: NameSource,
     entries: Vec<Candidate>,
     /// Labels that name code without another symbol.
     hidden: Vec<SymbolEntry>,
@@ -141,7 +144,9 @@ impl SymbolTableBuilder {
     pub(crate) fn new(source: NameSource) -> Self {
         let entries = Vec::new();
         let hidden = Vec::new();
-        Self { source, entries, hidden, copied: Vec::new(), names: NameTables::default() }
+        let functions_source = NameSource::Pclntab;
+        let names = NameTables::default();
+        Self { source, functions_source, entries, hidden, copied: Vec::new(), names }
     }
 
     /// Creates a builder for symbols with names in this string table.
@@ -202,6 +207,42 @@ impl SymbolTableBuilder {
         self.set_names(part, names);
     }
 
+    /// Adds functions without a symbol, which get names by their addresses in the file. `ranges` has
+    /// the functions of the unwind tables, sorted, by their addresses; `to_offset` converts these to
+    /// those of the symbols. Symbols without a size end where their function does.
+    pub(crate) fn add_unnamed_functions(
+        &mut self,
+        ranges: &[Range<u64>],
+        to_offset: impl Fn(u64) -> Option<u64>,
+    ) {
+        let mut names = Vec::new();
+        let mut functions = Vec::new();
+        for range in ranges {
+            let Some(start) = to_offset(range.start) else { continue };
+            let size = range.end.saturating_sub(range.start);
+            functions.push(start..start.saturating_add(size));
+            let Ok(name) = u32::try_from(names.len()) else { break };
+            names.extend_from_slice(format!("fun_{:x}\0", range.start).as_bytes());
+            let kind = SymbolKind::HiddenLabel;
+            let new = NewSymbol { start, size, binding: Binding::Local, kind };
+            if !self.add_at(new, NamePart::Functions, name) {
+                break;
+            }
+        }
+        functions.sort_unstable_by_key(|function| function.start);
+        for (entry, ..) in &mut self.entries {
+            if entry.end == entry.start {
+                let behind = functions.partition_point(|function| function.start <= entry.start);
+                let own = behind.checked_sub(1).and_then(|at| functions.get(at));
+                let own = own.filter(|own| entry.start < own.end).map(|own| own.end);
+                let next = functions.get(behind).map(|next| next.start);
+                entry.end = own.or(next).unwrap_or(entry.end);
+            }
+        }
+        self.functions_source = NameSource::UnwindTable;
+        self.set_names(NamePart::Functions, Arc::new(names));
+    }
+
     /// Whether there are no symbols.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.hidden.is_empty()
@@ -248,6 +289,7 @@ impl SymbolTableBuilder {
             names_at: entries.iter().map(|entry| entry.name).collect(),
             names: self.names,
             source: self.source,
+            functions_source: self.functions_source,
         }
     }
 }
@@ -371,6 +413,7 @@ pub(crate) struct SymbolTable {
     names_at: Box<[NameAt]>,
     names: NameTables,
     source: NameSource,
+    functions_source: NameSource,
 }
 
 impl SymbolMatch {
@@ -411,7 +454,7 @@ impl SymbolTable {
             NamePart::Symbols => self.source,
             NamePart::Stubs => NameSource::Plt,
             NamePart::Mini => NameSource::MiniDebugInfo,
-            NamePart::Go => NameSource::Pclntab,
+            NamePart::Functions => self.functions_source,
         };
         Some((self.names.get(at), source))
     }
@@ -536,5 +579,29 @@ mod tests {
         let table = builder.build(true);
         assert!(table.bytes() < 1 << 20, "{}", table.bytes());
         assert_eq!(table.name(5).map(|(name, _)| name.len()), Some(limits::NAME_BYTES));
+    }
+
+    #[test]
+    fn functions_of_the_unwind_tables_fill_gaps_and_end_symbols_without_a_size() {
+        let mut builder = SymbolTableBuilder::new(NameSource::Dynsym);
+        let binding = Binding::Global;
+        let symbol = |start, size| NewSymbol { start, size, binding, kind: SymbolKind::Object };
+        builder.add(symbol(0x100, 0x20), b"sized");
+        builder.add(symbol(0x300, 0), b"unsized");
+        builder.add(symbol(0x380, 0), b"between");
+        let ranges = [0x1100..0x1120, 0x1200..0x1240, 0x1300..0x1310, 0x1400..0x1420];
+        builder.add_unnamed_functions(&ranges, |address| address.checked_sub(0x1000));
+        let table = builder.build(false);
+        let name = |address| {
+            let (name, source) = table.name(table.find(address)?.number)?;
+            Some((String::from_utf8_lossy(name).into_owned(), source))
+        };
+        let named = |name: &str| Some((name.to_owned(), NameSource::Dynsym));
+        let unnamed = |name: &str| Some((name.to_owned(), NameSource::UnwindTable));
+        assert_eq!([name(0x100), name(0x11f), name(0x120)], [named("sized"), named("sized"), None]);
+        assert_eq!([name(0x200), name(0x23f)], [(); 2].map(|()| unnamed("fun_1200")));
+        assert_eq!([name(0x240), name(0x30f), name(0x310)], [None, named("unsized"), None]);
+        assert_eq!([name(0x3ff), name(0x400)], [named("between"), unnamed("fun_1400")]);
+        assert_eq!(name(0x420), None);
     }
 }

@@ -6,7 +6,7 @@ use tare_profile::{
     Dso, DsoId, FrameId, MappedRange, NewIds, Profile, ProfileFrame, ReplacedRows, Space, StackId,
     StringId, Symbol, SymbolId,
 };
-use tare_symbols::{BuildId, DsoRenumbering, Mapping, Unresolved};
+use tare_symbols::{BuildId, DsoRenumbering, Mapping, NameSource, Unresolved};
 
 use super::frame_pointers::{FramePointerUses, JudgedChain};
 use crate::callchain::CodeAddress;
@@ -177,7 +177,15 @@ impl FrameTable {
         let at = machine.call_site(recorded, is_return);
         let dso = self.add_dso(profile, machine, at.dso);
         let (function, address) = match machine.symbol(at) {
-            Ok(symbol) => (Ok(self.add_symbol(profile, machine, dso, symbol)), symbol.start),
+            Ok(symbol) => {
+                let function = self.add_symbol(profile, machine, dso, symbol);
+                if machine.name_source(symbol) == Some(NameSource::UnwindTable) {
+                    let reason = self.add_reason(profile, Unresolved::Stripped);
+                    self.missing.note(machine, at, Unresolved::Stripped, dso, reason);
+                    self.missing.note_function(function, dso, reason);
+                }
+                (Ok(function), symbol.start)
+            }
             Err(why) => {
                 let reason = self.add_reason(profile, why);
                 self.missing.note(machine, at, why, dso, reason);
@@ -223,7 +231,9 @@ impl FrameTable {
         self.recent.slots.fill(None);
         let frames = std::mem::take(&mut self.frames);
         if frames.len() <= RENUMBERED {
-            let is_named = |id| profile.frame(id).is_some_and(|frame| frame.function.is_ok());
+            let has_name = |function| !self.missing.has_function(function);
+            let is_named =
+                |id| profile.frame(id).is_some_and(|frame| frame.function.is_ok_and(has_name));
             let renumbered = frames.into_iter().filter_map(|(at, id)| {
                 let id = now.frame(id).filter(|id| is_named(*id))?;
                 Some((at, id))

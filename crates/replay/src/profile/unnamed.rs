@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tare_profile::{
-    BinaryFile, DsoId, EventId, FrameId, MissingSymbols, NamingAdvice, Profile, StringId, Weight,
+    BinaryFile, DsoId, EventId, FrameId, MissingSymbols, NamingAdvice, Profile, StringId, SymbolId,
+    Weight,
 };
 use tare_symbols::{DsoAddress, DsoKind, Unresolved};
 
@@ -15,7 +16,11 @@ const LEAST_PERCENT: f64 = 5.0;
 
 /// The missing symbols that would name addresses, by file and by the reason why they have no name.
 #[derive(Debug, Default)]
-pub(super) struct MissingFiles(HashMap<(DsoId, StringId), MissingSymbols>);
+pub(super) struct MissingFiles {
+    by_reason: HashMap<(DsoId, StringId), MissingSymbols>,
+    /// Functions that are named by their addresses, because they have no symbol.
+    functions: HashMap<SymbolId, (DsoId, StringId)>,
+}
 
 impl MissingFiles {
     /// Notes the missing symbols for an address without a name.
@@ -27,11 +32,21 @@ impl MissingFiles {
         dso: DsoId,
         reason: StringId,
     ) {
-        if !self.0.contains_key(&(dso, reason))
+        if !self.by_reason.contains_key(&(dso, reason))
             && let Some(lack) = find_missing_symbols(machine, at, why)
         {
-            self.0.insert((dso, reason), lack);
+            self.by_reason.insert((dso, reason), lack);
         }
+    }
+
+    /// Notes a function that is named by its address. The missing symbols of its DSO were noted.
+    pub(super) fn note_function(&mut self, function: SymbolId, dso: DsoId, reason: StringId) {
+        self.functions.insert(function, (dso, reason));
+    }
+
+    /// Whether a function is named by its address.
+    pub(super) fn has_function(&self, function: SymbolId) -> bool {
+        self.functions.contains_key(&function)
     }
 
     /// Returns the missing symbols that would name the largest share of an event's samples, by
@@ -41,7 +56,7 @@ impl MissingFiles {
         profile: &Profile,
         samples: impl Iterator<Item = (EventId, Option<FrameId>, Weight)>,
     ) -> Option<NamingAdvice> {
-        if self.0.is_empty() {
+        if self.by_reason.is_empty() {
             return None;
         }
         let mut all: BTreeMap<EventId, u64> = BTreeMap::new();
@@ -49,8 +64,11 @@ impl MissingFiles {
         for (event, leaf, weight) in samples {
             *all.entry(event).or_default() += weight.period;
             let frame = leaf.and_then(|leaf| profile.frame(leaf));
-            let key = frame.and_then(|frame| Some((frame.dso?, frame.function.err()?)));
-            if let Some(lack) = key.and_then(|key| self.0.get(&key)) {
+            let key = frame.and_then(|frame| match frame.function {
+                Ok(function) => self.functions.get(&function).copied(),
+                Err(reason) => Some((frame.dso?, reason)),
+            });
+            if let Some(lack) = key.and_then(|key| self.by_reason.get(&key)) {
                 *shares.entry((event, lack)).or_default() += weight.period;
             }
         }

@@ -19,6 +19,7 @@ mod unwinder;
 mod tests;
 
 pub(crate) use arch::is_signal_return;
+pub(crate) use tables::functions;
 pub use unwinder::{UnwindCache, Unwinder};
 
 /// The registers of a thread in user mode.

@@ -7,6 +7,7 @@ use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
     FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr, UnwindContext, UnwindSection, Vendor,
 };
+use object::read::ReadRef;
 
 use super::arch::{self, Arch};
 use super::row::{Cfa, ExpressionRange, Origin, Rule, UnwindRow};
@@ -126,11 +127,25 @@ impl UnwindTables {
         (entries <= bytes.len()).then_some(parsed)
     }
 
-    /// Builds the index of a section, without damaged entries. Stops where the next entry can't be
-    /// found, or at a limit on work.
+    /// Builds the index of a section.
     fn index<'a, S: UnwindSection<Bytes<'a>>>(&self, section: &S, bytes: usize) -> Index {
-        let mut entries = section.entries(&self.bases);
         let mut index = Vec::new();
+        self.for_each_entry(section, bytes, |entry| {
+            index.push((entry.initial_address(), entry.offset()));
+        });
+        index.sort_unstable();
+        index
+    }
+
+    /// Calls `see` for the entries of a section, without damaged ones. Stops where the next entry
+    /// can't be found, or at a limit on work.
+    fn for_each_entry<'a, S: UnwindSection<Bytes<'a>>>(
+        &self,
+        section: &S,
+        bytes: usize,
+        mut see: impl FnMut(FrameDescriptionEntry<Bytes<'a>>),
+    ) {
+        let mut entries = section.entries(&self.bases);
         // The entries (FDEs) of a file share a handful of CIEs. Those of a damaged file may each
         // have their own, which overlap.
         let mut cies: HashMap<usize, CommonInformationEntry<Bytes<'a>>> = HashMap::new();
@@ -149,15 +164,27 @@ impl UnwindTables {
                 }
                 Ok(cie)
             });
-            if let Ok(entry) = parsed {
-                index.push((entry.initial_address(), entry.offset()));
-            }
+            parsed.into_iter().for_each(&mut see);
             if left == 0 {
                 break;
             }
         }
-        index.sort_unstable();
-        index
+    }
+
+    /// Returns the functions with an entry, sorted by address.
+    fn functions(&self) -> Vec<Range<u64>> {
+        let mut ranges = Vec::new();
+        let mut see = |entry: FrameDescriptionEntry<Bytes<'_>>| {
+            if ranges.len() < limits::SYMBOLS && entry.end_address() > entry.initial_address() {
+                ranges.push(entry.initial_address()..entry.end_address());
+            }
+        };
+        let sections = &self.frames.sections;
+        self.for_each_entry(&self.eh_frame(), sections.eh_frame.bytes.len(), &mut see);
+        self.for_each_entry(&self.debug_frame(), sections.debug_frame.bytes.len(), &mut see);
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        ranges.dedup_by_key(|range| range.start);
+        ranges
     }
 
     /// Returns the offset of the entry in `.eh_frame` that may contain an address.
@@ -251,6 +278,13 @@ impl UnwindTables {
             is_signal_frame: false,
         })
     }
+}
+
+/// Returns the functions that an ELF file's unwind tables list, sorted by address; none of a 32-bit
+/// file.
+pub(crate) fn functions<'d, R: ReadRef<'d>>(data: R) -> Vec<Range<u64>> {
+    let frames = FrameTables::read(data, limits::UNWIND_BYTES);
+    frames.map_or_else(|_| Vec::new(), |frames| UnwindTables::new(frames).functions())
 }
 
 fn offset_in(index: &Index, address: u64) -> Option<usize> {

@@ -282,11 +282,11 @@ fn a_program_cannot_have_other_files_archived_as_its_sources() {
     assert!(!shown[1].contains("key"), "{}", shown[1]);
 }
 
-/// A program of 20 kB of blocks and 2 GB of length.
+/// A program of 20 kB of blocks and 700 MB of length.
 #[test]
 fn an_archive_of_a_sparse_program_can_be_read() {
     let Some(recorded) = RecordedProgram::new() else { return };
-    recorded.sh("truncate -s 2G plain");
+    recorded.sh("truncate -s 700M plain");
     let output = recorded.tare("record -q -e cpu-clock -o perf.data -- ./plain");
     assert!(output.status.success(), "{}", stderr(&output));
     recorded.archive();

@@ -105,12 +105,14 @@ pub(super) fn rows(table: &str) -> Vec<String> {
     rows
 }
 
-/// Leaves out rows with addresses, unknown functions and PLT entries.
+/// Leaves out rows with addresses, functions named by their addresses, unknown functions and PLT
+/// entries.
 fn comparable(rows: Vec<String>) -> Vec<String> {
     rows.into_iter()
         .filter(|row| {
             !row.contains("@plt")
                 && !row.contains("] 0x")
+                && !row.contains("] fun_")
                 && !row.contains("[unknown]")
                 && !row.contains("] 00000000")
         })

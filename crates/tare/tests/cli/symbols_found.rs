@@ -138,6 +138,35 @@ fn the_report_says_what_would_name_most_samples() {
     assert_eq!(said(&["--debug-dir", named.to_str().unwrap()], None), (None, None));
 }
 
+/// Without symbols, the unwind tables still tell where functions begin and end.
+#[test]
+fn functions_of_a_stripped_program_are_named_by_their_addresses() {
+    let Some(stripped) = Stripped::record() else { return };
+    let symbols = Command::new("nm").arg(&stripped.debug).output().unwrap();
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let address = |name: &str| {
+        let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    };
+    let function = format!("fun_{:x}", address("hot_function"));
+    let file = &stripped.file;
+    assert!(both_show(file, None, &[], &function), "{:?}", names("report", file, None, &[]));
+    let run = |words: &[&str]| {
+        let output = tare().args(words).arg("-i").arg(file).env_remove("HOME").output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // One row for all of its addresses, in every view.
+    let report = run(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "dso,sym"]);
+    let rows = report.lines().filter(|line| line.contains(" spin "));
+    assert_eq!(rows.count(), 1, "{report}");
+    let folded = run(&["export", "-f", "folded", "-o", "-"]);
+    assert!(folded.lines().any(|line| line.contains(&function)), "{folded}");
+    assert!(run(&["flame", "-o", "-"]).contains(&function));
+    let annotated = run(&["annotate", "--stdio", "-s", &function]);
+    assert!(annotated.contains("jmp") || annotated.contains("b."), "{annotated}");
+}
+
 /// A FIFO, an endless device or a circular link takes the place of a debug file.
 #[test]
 fn what_is_no_regular_file_is_passed_over() {
