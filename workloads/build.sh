@@ -24,6 +24,7 @@ build three.S -nostdlib
 build loop.S -nostdlib
 build spin.c
 build burner.c
+build locked.c
 build timer.c
 build flood.c
 build used.c

@@ -85,7 +85,8 @@ impl Scripted {
     }
 
     /// Returns the calls that change open events in order: `enable 3`, `disable 3`, `output 3 4`,
-    /// `pause 3 true`, `filter 3 prev_pid != 0`, with the descriptors' numbers.
+    /// `pause 3 true`, `filter 3 prev_pid != 0`, `period 3
+    /// 1000`, with the descriptors' numbers.
     pub fn calls(&self) -> Vec<String> {
         self.calls.borrow().clone()
     }
@@ -182,6 +183,11 @@ impl EventFile for ScriptedFile {
 
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno> {
         self.calls.borrow_mut().push(format!("filter {} {}", self.fd, filter.to_string_lossy()));
+        Ok(())
+    }
+
+    fn set_period(&self, period: u64) -> Result<(), Errno> {
+        self.calls.borrow_mut().push(format!("period {} {period}", self.fd));
         Ok(())
     }
 

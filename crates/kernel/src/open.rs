@@ -92,6 +92,12 @@ pub trait EventFile: std::fmt::Debug {
     /// `EINVAL` for a filter that doesn't fit the event's fields, `EEXIST` for a second one.
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno>;
 
+    /// Changes the period: occurrences, or nanoseconds for a clock, from the next sample on.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    fn set_period(&self, period: u64) -> Result<(), Errno>;
+
     /// Returns the id that samples of this event carry.
     ///
     /// # Errors
@@ -234,6 +240,15 @@ impl EventFile for SystemFile {
         // SAFETY: the kernel copies the string up to its NUL and writes nothing.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::SET_FILTER(self.raw_fd(), filter.as_ptr().cast_mut()) })
+    }
+
+    fn set_period(&self, period: u64) -> Result<(), Errno> {
+        // The binding takes a number where the kernel takes a pointer (perf_event_open(2)).
+        let address = (&raw const period).expose_provenance() as u64;
+        // SAFETY: the kernel reads eight bytes at the address, which is that of a local of that
+        // size.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::PERIOD(self.raw_fd(), address) })
     }
 
     fn id(&self) -> Result<u64, Errno> {

@@ -51,6 +51,8 @@ pub struct Ledger {
     pub losses: Vec<Loss>,
     /// CPUs that went offline during the recording.
     pub gaps: Vec<Gap>,
+    /// CPUs whose clocks delivered far fewer samples than were due.
+    pub late_clocks: Vec<LateClock>,
     /// How often the kernel throttled an event.
     pub throttled: u64,
     /// How long events were enabled, in nanoseconds.
@@ -141,6 +143,20 @@ pub struct Gap {
     /// When its events were open again, in nanoseconds of the recording's clock; `None` if that
     /// didn't happen, or if that clock can't be read.
     pub to_ns: Option<u64>,
+}
+
+/// A CPU whose clock delivered fewer samples than were due, though none was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct LateClock {
+    /// The event.
+    pub event: String,
+    /// The CPU.
+    pub cpu: u32,
+    /// Number of samples due in the time that the event was on.
+    pub due: u64,
+    /// Number of samples, with the ring's lost records.
+    pub delivered: u64,
 }
 
 /// What the recorder used.
@@ -282,6 +298,7 @@ impl Ledger {
             events: events.collect(),
             losses: [self.losses, next.losses.clone()].concat(),
             gaps: combine_gaps(self.gaps, &next.gaps),
+            late_clocks: [self.late_clocks, next.late_clocks.clone()].concat(),
             throttled: self.throttled + next.throttled,
             recorded_ns: self.recorded_ns + next.recorded_ns,
             kept_ns: self.kept_ns.into_iter().chain(next.kept_ns).min(),

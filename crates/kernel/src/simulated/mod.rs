@@ -410,6 +410,11 @@ impl EventFile for SimulatedFile {
         Ok(())
     }
 
+    /// Simulated clocks keep their period.
+    fn set_period(&self, _period: u64) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn id(&self) -> Result<u64, Errno> {
         Ok(id(self.number))
     }

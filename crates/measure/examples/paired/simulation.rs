@@ -101,6 +101,7 @@ fn plan(seed: u64) -> ComparisonPlan {
         max_pairs: 10_000,
         max_time: Duration::from_secs(60),
         precision,
+        time_limits: Some(Vec::new()),
         seed,
     }
 }

@@ -69,6 +69,7 @@ pub fn json(out: &mut dyn Write, comparison: &ComparisonReport<'_>) -> io::Resul
     });
     let (stop, failure) = match &comparison.stop {
         Stop::Precise => ("precise", None),
+        Stop::Decided => ("decided", None),
         Stop::MaxPairs => ("max-runs", None),
         Stop::MaxTime => ("max-time", None),
         Stop::Failed(why) => ("failed", Some(why)),

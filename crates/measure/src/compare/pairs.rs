@@ -5,7 +5,12 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::metric::{Measurement, Pair, Side};
-use crate::statistics::{TrimmedMean, bootstrap_interval};
+use crate::statistics::{Interval, TrimmedMean, bootstrap_interval};
+
+/// A difference is certain once it is this many times the half width of its 95% interval: some 12
+/// standard errors, so that checking again and again doesn't find differences between equal
+/// commands.
+const CERTAIN: f64 = 6.0;
 
 /// How many pairs of runs are made, and in which order.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +25,10 @@ pub struct ComparisonPlan {
     pub max_time: Duration,
     /// Half width of the 95% interval of the time ratio's logarithm that is narrow enough to stop.
     pub precision: f64,
+    /// The limits that gates set to the time ratio's logarithm: a comparison that is stopped early
+    /// must be on one side of each. `None` if a gate depends on another metric, so that no
+    /// comparison is stopped early.
+    pub time_limits: Option<Vec<f64>>,
     /// Seed of the order within pairs, and of the bootstrap that computes the precision.
     pub seed: u64,
 }
@@ -30,6 +39,17 @@ impl ComparisonPlan {
     #[must_use]
     pub fn precision_for(min_effect: f64) -> f64 {
         min_effect.ln_1p() / 2.0
+    }
+
+    /// Whether the interval of the time ratio's logarithm makes a relevant difference certain, and
+    /// every gate's answer too.
+    fn is_decided(&self, interval: Interval) -> bool {
+        let Some(limits) = &self.time_limits else { return false };
+        let nearest = if interval.low > 0.0 { interval.low } else { -interval.high };
+        let is_certain = nearest >= (CERTAIN - 1.0) * interval.half_width();
+        let is_relevant = nearest >= 2.0 * self.precision;
+        let contains = |limit: &f64| interval.low <= *limit && *limit <= interval.high;
+        is_certain && is_relevant && !limits.iter().any(contains)
     }
 
     /// Returns the minimum number of pairs n with which a signed-rank p can fall below 5% after
@@ -100,6 +120,8 @@ impl Progress<'_> {
 pub enum Stop<E> {
     /// The time ratio's interval is narrow enough.
     Precise,
+    /// The times differ so much that further pairs can't change the verdict.
+    Decided,
     /// `max_pairs` were made.
     MaxPairs,
     /// `max_time` has passed.
@@ -111,7 +133,8 @@ pub enum Stop<E> {
 /// Makes pairs until the plan is fulfilled or a run fails. Returns the complete pairs with the
 /// reason for stopping; none if a run of the warm-up fails.
 ///
-/// Significance isn't a reason to stop: it would find differences between equal commands.
+/// Significance isn't a reason to stop: it would find differences between equal commands. A
+/// difference of twelve standard errors is.
 pub fn make<B: Bench>(plan: &ComparisonPlan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
     let mut rng = Rng::with_seed(plan.seed);
     let begin = bench.now();
@@ -130,9 +153,13 @@ pub fn make<B: Bench>(plan: &ComparisonPlan, bench: &mut B) -> (Vec<Pair>, Stop<
             return (pairs, Stop::MaxPairs);
         }
         if pairs.len() >= next_check {
-            half_width = time_half_width(&pairs, plan);
+            let interval = time_interval(&pairs, plan);
+            half_width = interval.map(|interval| interval.half_width());
             if half_width.is_some_and(|half| half <= plan.precision) {
                 return (pairs, Stop::Precise);
+            }
+            if interval.is_some_and(|interval| plan.is_decided(interval)) {
+                return (pairs, Stop::Decided);
             }
             // Check again after one pair and 5% more: each check is another chance to stop on an
             // interval that is narrow by luck.
@@ -159,19 +186,21 @@ fn run_pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     }
 }
 
-/// Returns the half width of the 95% interval of the time ratio's logarithm; `None` if the pairs
-/// are too few. The bootstrap costs as much as a short run, so it runs only if the interval by
-/// Student's t is narrow enough.
-fn time_half_width(pairs: &[Pair], plan: &ComparisonPlan) -> Option<f64> {
+/// Returns the 95% interval of the time ratio's logarithm; `None` if the pairs are too few. The
+/// bootstrap costs as much as a short run, so it runs only if the interval by Student's t is a
+/// reason to stop.
+fn time_interval(pairs: &[Pair], plan: &ComparisonPlan) -> Option<Interval> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     let mut logs: Vec<f64> =
         pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
     logs.sort_by(f64::total_cmp);
-    let half_width = TrimmedMean::from_sorted(&logs)?.half_width()?;
-    if half_width > plan.precision {
-        return Some(half_width);
+    let trimmed = TrimmedMean::from_sorted(&logs)?;
+    let half_width = trimmed.half_width()?;
+    let interval = Interval { low: trimmed.mean - half_width, high: trimmed.mean + half_width };
+    if half_width > plan.precision && !plan.is_decided(interval) {
+        return Some(interval);
     }
-    bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed)).map(|interval| interval.half_width())
+    bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed))
 }
 
 #[cfg(test)]
@@ -234,6 +263,7 @@ mod tests {
             max_pairs: 1000,
             max_time: Duration::from_secs(3600),
             precision: 0.005,
+            time_limits: Some(Vec::new()),
             seed: 1,
         }
     }
@@ -245,10 +275,35 @@ mod tests {
     }
 
     #[test]
-    fn continues_while_the_interval_is_wide_even_if_the_difference_is_large() {
-        let (pairs, stop) = make(&plan(), &mut SimulatedRuns::new(0.1, 0.5, 0.08));
-        assert_eq!(stop, Stop::Precise);
-        assert!(pairs.len() > 50, "{} pairs", pairs.len());
+    fn stops_when_a_large_difference_is_certain() {
+        let (pairs, stop) = make(&plan(), &mut SimulatedRuns::new(1.0, 1.25, 0.3));
+        assert_eq!(stop, Stop::Decided);
+        assert!(pairs.len() < 100, "{} pairs", pairs.len());
+        let (_, stop) = make(&plan(), &mut SimulatedRuns::new(1.25, 1.0, 0.3));
+        assert_eq!(stop, Stop::Decided);
+        let (_, stop) = make(&plan(), &mut SimulatedRuns::new(1.0, 1.01, 0.08));
+        assert_eq!(stop, Stop::Precise, "a small difference is measured to the end");
+    }
+
+    #[test]
+    fn continues_while_a_gate_is_undecided_even_if_the_difference_is_large() {
+        let runs = || SimulatedRuns::new(1.0, 1.25, 0.08);
+        let with = |limits| make(&ComparisonPlan { time_limits: limits, ..plan() }, &mut runs());
+        let (early, stop) = with(Some(vec![1.02_f64.ln()]));
+        assert_eq!(stop, Stop::Decided);
+        let (longer, _) = with(Some(vec![1.26_f64.ln()]));
+        assert!(longer.len() > early.len(), "{} pairs, {}", longer.len(), early.len());
+        assert_eq!(with(None).1, Stop::Precise, "a gate depends on another metric");
+    }
+
+    #[test]
+    fn equal_commands_are_never_certain_to_differ() {
+        for seed in 0..200 {
+            let mut runs = SimulatedRuns::new(1.0, 1.0, 1.0);
+            runs.rng = Rng::with_seed(seed);
+            let (_, stop) = make(&ComparisonPlan { max_pairs: 60, seed, ..plan() }, &mut runs);
+            assert_eq!(stop, Stop::MaxPairs, "seed {seed}");
+        }
     }
 
     #[test]

@@ -63,6 +63,7 @@ fn how_it_ended(comparison: &ComparisonReport<'_>) -> String {
     let wanted = percent(comparison.request.plan.precision);
     match &comparison.stop {
         Stop::Precise => format!("{made}; {known}"),
+        Stop::Decided => format!("{made}; {known}, which is enough for this difference"),
         Stop::MaxPairs => format!("{made} (--max-runs); {known}, {wanted} was wanted"),
         Stop::MaxTime => format!("{made} (--max-time); {known}, {wanted} was wanted"),
         Stop::Failed(why) => format!("{made}, then {why}"),

@@ -19,6 +19,9 @@ pub(super) fn sysctl(facts: &Facts<'_>, name: &str, value: impl Display, note: &
     )
 }
 
+/// Files that suffice for the events of a CPU, and the same number for other uses.
+const FILES_PER_CPU: u64 = 128;
+
 pub(super) fn is_in_container(facts: &Facts<'_>) -> bool {
     matches!(facts.container, Container::Yes(_))
 }
@@ -119,11 +122,15 @@ fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
 /// is that high already, root sets it to 65,536.
 pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     const PLENTY: u64 = 65_536;
-    let hard = facts.open_files.maximum.unwrap_or(PLENTY);
-    if facts.open_files.current.is_some_and(|soft| soft < hard.min(PLENTY)) {
-        return Remedy::command(format!("ulimit -n {}", hard.min(PLENTY)), "for this shell");
+    let needed = (FILES_PER_CPU * facts.cpu_count()).next_power_of_two().max(PLENTY);
+    let soft = facts.open_files.current.unwrap_or(0);
+    // A limit that turned out to be too low isn't enough, whatever its size.
+    let plenty = if soft < needed { needed } else { 2 * soft };
+    let hard = facts.open_files.maximum.unwrap_or(plenty);
+    if soft < hard.min(plenty) {
+        return Remedy::command(format!("ulimit -n {}", hard.min(plenty)), "for this shell");
     }
-    Remedy::command(format!("sudo prlimit --pid $$ --nofile={PLENTY}"), "for this shell")
+    Remedy::command(format!("sudo prlimit --pid $$ --nofile={plenty}"), "for this shell")
 }
 
 /// Returns the settings that make a hypervisor expose a PMU. They are untested (see

@@ -237,6 +237,10 @@ fn low_limits_of_files_and_memory_are_reported_with_remedies() {
         commands(item(&examine(&facts), "open_files")),
         ["sudo prlimit --pid $$ --nofile=65536"]
     );
+    facts.open_files = Rlimit { current: Some(100_000), maximum: Some(100_000) };
+    let more = remedy::more_files(&facts).how;
+    let more_than_now = "sudo prlimit --pid $$ --nofile=200000";
+    assert!(matches!(&more, RemedyAction::Command(raise) if raise == more_than_now), "{more:?}");
     facts.open_files = Rlimit { current: None, maximum: None };
     facts.paranoid = Ok(-1);
     let lifted = examine(&facts);

@@ -25,6 +25,7 @@ pub(crate) mod stats;
 pub(crate) mod tasks;
 pub(crate) mod threads;
 mod unswapped;
+mod varied_period;
 
 use tare_format::abi::Attr;
 use tare_kernel::open::EventTarget;

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use tare_events::OpenError;
@@ -22,14 +23,22 @@ use super::unswapped::unswapped;
 /// An event, open at a target.
 #[derive(Debug)]
 pub(super) struct OpenEvent {
-    event: usize,
+    pub(super) event: usize,
     /// Index of its frequency: 0 for the requested one, then the slower ones.
-    step: usize,
+    pub(super) step: usize,
     cpu: u32,
     pub(super) target: EventTarget,
-    file: Box<dyn EventFile>,
+    pub(super) file: Box<dyn EventFile>,
     /// Whether the kernel dropped the event because its CPU went offline.
     pub(super) is_dropped: bool,
+}
+
+/// The changes of the periods of clocks so far (see `varied_period`).
+#[derive(Debug, Default)]
+pub(super) struct PeriodChanges {
+    pub(super) number: u32,
+    /// When the last one was made; `None` before the first flush.
+    pub(super) last: Option<Instant>,
 }
 
 /// All open events. Dropping it closes them.
@@ -43,6 +52,7 @@ pub(crate) struct Events {
     pub(super) enabled: BTreeSet<usize>,
     /// Events that are never enabled: see [`unswapped`].
     unswapped: Vec<Box<dyn EventFile>>,
+    pub(super) period_changes: PeriodChanges,
 }
 
 /// The rings of all CPUs. Each has its CPU and the index of the open event that owns it, or
@@ -113,7 +123,9 @@ impl Events {
             Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
             _ => {
                 let unswapped = open_unswapped(kernel, &wanted, needed, opened.len())?;
-                Ok(Self { wanted, opened, unswapped, ..Self::default() })
+                let events = Self { wanted, opened, unswapped, ..Self::default() };
+                events.set_varied_periods(|_| true);
+                Ok(events)
             }
         }
     }
@@ -274,11 +286,7 @@ impl Events {
     pub(crate) fn counts(&self) -> Vec<Option<u64>> {
         let mut sums: BTreeMap<(usize, EventTarget), (u64, u64, u64)> = BTreeMap::new();
         for opened in &self.opened {
-            let Some(count) =
-                self.reading_of(opened).and_then(|(reading, nth)| reading.counts.get(nth).copied())
-            else {
-                continue;
-            };
+            let Some(count) = self.count_of(opened) else { continue };
             let whose = if let EventTarget::TaskOnCpu(tid, _) = opened.target {
                 EventTarget::Task(tid)
             } else {
@@ -296,6 +304,12 @@ impl Events {
             }
         }
         counts
+    }
+
+    /// Reads the count of an event.
+    pub(super) fn count_of(&self, opened: &OpenEvent) -> Option<Count> {
+        let (reading, nth) = self.reading_of(opened)?;
+        reading.counts.get(nth).copied()
     }
 
     /// Reads an event. In a group, one read returns the values of all members; the second result is

@@ -1,10 +1,11 @@
 //! Computes the parts of the ledger.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tare_format::file::note;
 use tare_format::file::writer::{Description, Feature};
-use tare_format::ledger::{Command, Cost, Ledger, LedgerEvent, Loss, Output, Rings};
+use tare_format::ledger::{Command, Cost, LateClock, Ledger, LedgerEvent, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
 
 use super::{Counts, Recording};
@@ -13,11 +14,21 @@ use crate::error::RecordError;
 use crate::output::{self, Closing, OutputStats};
 use crate::session::RecordSession;
 
+/// Due samples, by event and CPU.
+type DueSamples = BTreeMap<(usize, u32), u64>;
+
+/// A clock is late if it delivered less than this share of the due samples, and this many fewer.
+/// Its period varies by up to 6%.
+const LATE_SHARE: f64 = 0.85;
+const LATE_SAMPLES: u64 = 20;
+
 /// The counters' values when the current file began.
 #[derive(Debug, Default)]
 pub(super) struct Baseline {
     /// Lost samples, by event.
     lost: Vec<Option<u64>>,
+    /// Due samples, by event and CPU.
+    due: DueSamples,
     recorded: Duration,
     cpu_ns: u64,
     wake_ups: u64,
@@ -39,6 +50,7 @@ impl Recording {
         let of_readers = self.capture.shared.wake_ups();
         let now = Baseline {
             lost: self.lost(),
+            due: self.sources.events.due_samples(),
             recorded: self.account.enabled.so_far(),
             cpu_ns: until_ns,
             wake_ups: wake_ups + of_readers,
@@ -52,6 +64,7 @@ impl Recording {
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
             losses: losses(of),
             gaps: self.watch.hotplug.take_gaps(),
+            late_clocks: self.late_clocks(of, &now.due),
             throttled: throttled(of),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
             kept_ns: self.account.shortest.map(nanos),
@@ -86,6 +99,15 @@ impl Recording {
         self.account.before = now;
         ledger
     }
+
+    /// Returns the late clocks of the current file, none if it ended early: it then doesn't hold all
+    /// that was delivered.
+    fn late_clocks(&self, of: &FileStats, due: &DueSamples) -> Vec<LateClock> {
+        if self.state.stop_reason().is_some() {
+            return Vec::new();
+        }
+        late_clocks(&self.description, of, &due_since(due, &self.account.before.due))
+    }
 }
 
 /// Returns the lost samples of each event since `before`, if the kernel counts them.
@@ -95,6 +117,38 @@ fn lost_since(now: &[Option<u64>], before: &[Option<u64>]) -> Vec<Option<u64>> {
         .enumerate()
         .map(|(event, lost)| lost.map(|lost| lost.saturating_sub(before(event))))
         .collect()
+}
+
+/// Returns the samples due since `before`.
+fn due_since(now: &DueSamples, before: &DueSamples) -> DueSamples {
+    let since = |(key, due): (&(usize, u32), &u64)| {
+        (*key, due.saturating_sub(before.get(key).copied().unwrap_or(0)))
+    };
+    now.iter().map(since).collect()
+}
+
+/// Returns the CPUs whose clocks delivered far fewer samples than were due. None with a flight
+/// recorder, which drops samples.
+fn late_clocks(description: &Description, seen: &FileStats, due: &DueSamples) -> Vec<LateClock> {
+    if seen.forgotten != Stats::default() {
+        return Vec::new();
+    }
+    let delivered = |event: usize, cpu: u32| -> u64 {
+        let of_cpu = seen.rings.iter().filter(|ring| ring.cpu == cpu);
+        let of_ring = |ring: &RingStats| {
+            let samples = ring.stats.by_event.get(event).map_or(0, |tally| tally.samples);
+            samples + ring.stats.lost.map_or(0, |lost| lost.records)
+        };
+        of_cpu.map(of_ring).sum()
+    };
+    let clock = |(&(event, cpu), &due): (&(usize, u32), &u64)| {
+        let delivered = delivered(event, cpu);
+        let is_late = (delivered as f64) < LATE_SHARE * due as f64
+            && due.saturating_sub(delivered) >= LATE_SAMPLES;
+        let event = description.events.get(event)?.name.clone();
+        is_late.then_some(LateClock { event, cpu, due, delivered })
+    };
+    due.iter().filter_map(clock).collect()
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
@@ -211,12 +265,41 @@ pub(super) fn complete(output: &mut Output, account: &OutputStats) {
 
 #[cfg(test)]
 mod tests {
+    use tare_format::abi::Attr;
+    use tare_format::file::writer::EventDescription;
+
     use super::*;
     use crate::capture::stats::LostRecords;
 
     fn ring(cpu: u32, records: u64) -> RingStats {
         let lost = LostRecords { records, after_ns: Some(1), until_ns: Some(5) };
         RingStats { cpu, size: 4096, stats: Stats { lost: Some(lost), ..Stats::default() } }
+    }
+
+    #[test]
+    fn a_clock_that_delivers_half_of_the_due_samples_is_late() {
+        let event = EventDescription {
+            attr: Attr::default(),
+            ids: Vec::new(),
+            name: "cpu-clock".to_owned(),
+        };
+        let description = Description { events: vec![event], ..Description::default() };
+        let with = |cpu, samples, lost| {
+            let tally = SampleCounts { samples, ..SampleCounts::default() };
+            let mut ring = ring(cpu, lost);
+            ring.stats.by_event = vec![tally];
+            ring
+        };
+        let rings = vec![with(0, 990, 0), with(1, 500, 0), with(2, 500, 480), with(3, 2, 0)];
+        let mut seen =
+            FileStats { rings, forgotten: Stats::default(), forgotten_losses: BTreeMap::new() };
+        let before = [((0, 0), 100), ((0, 1), 100), ((0, 2), 100)].into();
+        let now = [((0, 0), 1100), ((0, 1), 1100), ((0, 2), 1100), ((0, 3), 5)].into();
+        let due = due_since(&now, &before);
+        let late = LateClock { event: "cpu-clock".to_owned(), cpu: 1, due: 1000, delivered: 500 };
+        assert_eq!(late_clocks(&description, &seen, &due), [late]);
+        seen.forgotten.bytes = 1;
+        assert_eq!(late_clocks(&description, &seen, &due), []);
     }
 
     #[test]

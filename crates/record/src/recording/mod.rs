@@ -393,6 +393,7 @@ impl Recording {
         self.look_at_cpus(ready, is_due);
         if is_due {
             self.control_rate()?;
+            self.sources.events.vary_periods(now);
         }
         if has_passed(&mut self.deadlines.begin, now, None) {
             self.enable()?;

@@ -5,7 +5,7 @@ mod follow;
 mod off_cpu;
 mod sampling;
 
-use tare_format::ledger::{Cost, Gap, KeptBinaries, Ledger, LedgerEvent, Loss};
+use tare_format::ledger::{Cost, Gap, KeptBinaries, LateClock, Ledger, LedgerEvent, Loss};
 use tare_format::printable;
 
 use crate::plural::{agreeing, count, grouped};
@@ -50,6 +50,7 @@ fn warnings(ledger: &Ledger) -> Vec<String> {
     lines.extend(ledger.stopped.iter().map(|why| format!("the recording ended early: {why}")));
     lines.extend(losses(ledger));
     lines.extend(ledger.gaps.iter().map(gap));
+    lines.extend(late_clocks(&ledger.late_clocks));
     let kept = |ns| {
         format!(
             "only the last {} of events fit into 1 GiB of memory: record fewer events, or a shorter time",
@@ -114,13 +115,12 @@ fn samples(ledger: &Ledger) -> String {
         lost => format!(", {} LOST", grouped(lost)),
     };
     // The kernel counts its losses; records that the output had no room for are extra.
-    let lost = match ledger.output.dropped_bytes {
+    let dropped = ledger.output.dropped_bytes;
+    let is_all = dropped == 0 && ledger.late_clocks.is_empty();
+    let lost = if is_all { lost } else { lost.replace("none lost", "none lost in ring buffers") };
+    let lost = match dropped {
         0 => lost,
-        dropped => format!(
-            "{}, {} of records DROPPED",
-            lost.replace("none lost", "none lost in ring buffers"),
-            bytes(dropped)
-        ),
+        dropped => format!("{lost}, {} of records DROPPED", bytes(dropped)),
     };
     let elapsed = seconds(ledger.recorded_ns);
     let size = bytes(ledger.output.written_bytes);
@@ -179,6 +179,22 @@ fn losses(ledger: &Ledger) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Formats the CPUs whose clocks were late, in one line if there are several.
+fn late_clocks(clocks: &[LateClock]) -> Option<String> {
+    let sum = |of: fn(&LateClock) -> u64| grouped(clocks.iter().map(of).sum());
+    let samples = format!("{} of {} due samples", sum(|of| of.delivered), sum(|of| of.due));
+    let place = match clocks {
+        [] => return None,
+        [one] => format!("CPU {} delivered {samples} of {}", one.cpu, one.event),
+        several => format!(
+            "{} delivered {samples} (CPU {}, …)",
+            count(several.len() as u64, "clock"),
+            several[0].cpu
+        ),
+    };
+    Some(format!("{place}: the machine's timers came late, so times there are too low"))
 }
 
 fn gap(gap: &Gap) -> String {
@@ -433,5 +449,20 @@ the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
             line,
             "10 samples in 0.000 s, none lost in ring buffers, 2.0 kB of records DROPPED; 100 B"
         );
+    }
+
+    #[test]
+    fn late_clocks_are_named_and_nothing_claims_that_no_sample_is_missing() {
+        let clock =
+            |cpu| LateClock { event: "cpu-clock".to_owned(), cpu, due: 1000, delivered: 512 };
+        let one = Ledger { late_clocks: vec![clock(1)], losses: Vec::new(), ..ledger() };
+        let lines = ledger_summary(&one).join("\n");
+        let text = "CPU 1 delivered 512 of 1,000 due samples of cpu-clock: the machine's timers came late, so times there are too low";
+        assert!(lines.contains(text), "{lines}");
+        let events = vec![LedgerEvent { lost: Some(0), ..LedgerEvent::default() }];
+        let several = Ledger { late_clocks: vec![clock(1), clock(3)], events, ..one };
+        let lines = ledger_summary(&several).join("\n");
+        let text = "2 clocks delivered 1,024 of 2,000 due samples (CPU 1, …): ";
+        assert!(lines.contains(text) && lines.contains("none lost in ring buffers;"), "{lines}");
     }
 }

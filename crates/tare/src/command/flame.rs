@@ -14,10 +14,15 @@ use crate::cli::resolved::flame::Flame;
 use crate::cli::resolved::samples::SampleSelection;
 use crate::command::output::write_to;
 use crate::command::samples::{NeededParts, Read, replay};
-use crate::exit::Exit;
+use crate::exit::{Exit, say};
 
 pub(crate) fn run(raw: raw::FlameArgs) -> Outcome {
-    draw(&Flame::resolve(raw)?)?;
+    let is_named = raw.output.is_some();
+    let flame = Flame::resolve(raw)?;
+    draw(&flame)?;
+    if !is_named {
+        say(&format!("wrote {}", flame.output.display()));
+    }
     Ok(Exit::Success)
 }
 

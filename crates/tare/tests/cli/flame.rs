@@ -39,12 +39,24 @@ fn a_picture_has_the_functions_the_losses_and_the_ledger() {
 }
 
 #[test]
+fn without_a_name_it_writes_flame_html_and_says_so() {
+    let recording = RecordingFolder::new();
+    let folder = recording.folder.path();
+    assert_eq!(status(&recording.run(&["-F", "999", "--", "true"])), 0);
+    for (options, name) in [(&[][..], "flame.html"), (&["--format", "svg"], "flame.svg")] {
+        let output = flame(options, folder);
+        assert_eq!((status(&output), stderr(&output)), (0, format!("tare: wrote {name}\n")));
+        assert!(folder.join(name).metadata().unwrap().len() > 100, "{name}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     for (args, told, code) in [
-        (&["absent.data"][..], "-o flame.html", 2),
+        (&["absent.data"][..], "absent.data", 1),
         (&["absent.data", "-o", "x.html"], "absent.data", 1),
         (&["-o", "x.html", "--time", "nonsense"], "--time", 2),
     ] {

@@ -55,6 +55,7 @@ mod record_files;
 mod record_follow;
 mod record_gone;
 mod record_hotplug;
+mod record_in_step;
 mod record_marks;
 mod record_off_cpu;
 mod record_options;

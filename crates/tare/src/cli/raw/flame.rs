@@ -4,7 +4,7 @@ use super::samples::SampleArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare flame -o out.html                      a self-contained HTML page of perf.data
+  tare flame                                  a self-contained HTML page of perf.data: flame.html
   tare flame new.data --vs old.data -o diff.html
   tare flame --comm nginx --time 10%-20% -o out.html
   tare flame -o out.svg                       an SVG without scripts
@@ -16,7 +16,7 @@ docs/flame.md describes the page and its keys.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FlameArgs {
-    /// Write to FILE: HTML, or SVG if it ends in .svg (-: standard output)
+    /// Write to FILE: HTML, or SVG if it ends in .svg (-: standard output) [default: flame.html]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 

@@ -30,9 +30,12 @@ impl Flame {
     /// # Errors
     /// Fails with a usage message if an option is invalid.
     pub(crate) fn resolve(raw: raw::FlameArgs) -> Result<Self, Refusal> {
-        let output = raw.output.ok_or_else(|| {
-            Refusal::usage("name the file to write: -o flame.html, or -o flame.svg")
-        })?;
+        let output = raw.output.unwrap_or_else(|| {
+            PathBuf::from(match raw.format {
+                Some(raw::FlameFormat::Svg) => "flame.svg",
+                Some(raw::FlameFormat::Html) | None => "flame.html",
+            })
+        });
         let is_svg = match raw.format {
             Some(format) => format == raw::FlameFormat::Svg,
             None => {

@@ -59,7 +59,7 @@ impl Versus {
         } else {
             (command.to_vec(), words("--vs", vs)?)
         };
-        let fail_if =
+        let fail_if: Vec<Condition> =
             raw.fail_if.iter().map(|text| condition(text, &metrics)).collect::<Result<_, _>>()?;
         let command_output = match raw.command_output.as_deref().map(OsStr::as_bytes) {
             None | Some(b"null") => CommandOutput::Null,
@@ -72,6 +72,7 @@ impl Versus {
             min_pairs: rounds.min,
             max_pairs: rounds.max,
             max_time: rounds.max_time,
+            time_limits: time_limits(&fail_if),
             precision: ComparisonPlan::precision_for(rounds.min_effect),
             seed: rounds.seed,
         };
@@ -95,6 +96,15 @@ impl Versus {
             Side::B => &self.b,
         }
     }
+}
+
+/// Returns the limits of all conditions as logarithms of the time ratio; `None` if one is on
+/// another metric.
+fn time_limits(conditions: &[Condition]) -> Option<Vec<f64>> {
+    let limit = |condition: &Condition| {
+        (condition.metric == Metric::Time.name()).then(|| condition.limit.ln_1p())
+    };
+    conditions.iter().map(limit).collect()
 }
 
 fn shell(command: &OsStr) -> Vec<OsString> {

@@ -66,6 +66,7 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
 fn split(stop: Stop<RunFailure>) -> (Stop<String>, Option<RunFailure>) {
     match stop {
         Stop::Precise => (Stop::Precise, None),
+        Stop::Decided => (Stop::Decided, None),
         Stop::MaxPairs => (Stop::MaxPairs, None),
         Stop::MaxTime => (Stop::MaxTime, None),
         Stop::Failed(failure) => (Stop::Failed(failure.to_string()), Some(failure)),
