@@ -155,20 +155,36 @@ impl EventTable {
         Some(i32::from_ne_bytes(std::array::from_fn(|n| task[n + 4])))
     }
 
-    /// Returns the CPU of a record other than a sample, if it contains one, at its place in records
-    /// of the first event.
-    pub(crate) fn cpu(&self, record: &RawRecord<'_>) -> Option<u32> {
-        self.layouts.first()?.sample_id(record).cpu
+    /// Returns the layout of a record. The id of its event is the first word of a sample and the
+    /// last one of another record, `PERF_SAMPLE_IDENTIFIER`. A record without a known id is read
+    /// like the first event's.
+    fn layout(&self, record: &RawRecord<'_>) -> Option<&Layout> {
+        let word = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
+        if record.kind == PERF_RECORD_SAMPLE {
+            return self.layouts.get(self.event(word(record.body.get(..8)?)?)?);
+        }
+        let last = record.body.len().checked_sub(8).and_then(|at| word(&record.body[at..]));
+        self.layouts.get(last.and_then(|id| self.event(id)).unwrap_or(0))
     }
 
-    /// Returns the time of a record, in the recording's clock. Records other than samples are read
-    /// like the first event's.
+    /// Returns the CPU of a record other than a sample, if it contains one.
+    pub(crate) fn cpu(&self, record: &RawRecord<'_>) -> Option<u32> {
+        self.layout(record)?.sample_id(record).cpu
+    }
+
+    /// Returns the time of a record, in the recording's clock.
     pub(crate) fn time_ns(&self, record: &[u8]) -> Option<u64> {
         let raw = RawRecord::first(record, Endian::NATIVE)?;
-        let event =
-            if raw.kind == PERF_RECORD_SAMPLE { self.event(word(record, HEADER)?)? } else { 0 };
-        self.layouts.get(event)?.time_ns(&raw)
+        self.layout(&raw)?.time_ns(&raw)
     }
+}
+
+/// Returns the slot of an id. One CPU's ids of different events are a multiple of the number of
+/// CPUs apart, which may be one of the number of slots too, so the slot depends on all bits.
+fn slot(id: u64) -> usize {
+    // 2^64 divided by the golden ratio.
+    let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(mixed >> (u64::BITS - RECENT.ilog2())).unwrap_or(0)
 }
 
 /// Counts the records of one ring.
@@ -227,8 +243,8 @@ impl Scanner {
             tasks: (!known.weights.is_empty()).then(|| Tasks::for_events(known.layouts.len())),
             noted: Vec::new(),
             straddling: Vec::new(),
-            // Ids that belong in other slots, so that no lookup matches.
-            recent: std::array::from_fn(|place| (place as u64 + 1, 0)),
+            // No event has this id.
+            recent: [(0, 0); RECENT],
         }
     }
 
@@ -311,9 +327,9 @@ impl Scanner {
 
     fn sample(&mut self, known: &EventTable, header: RecordHeader, record: &[u8]) {
         // PERF_SAMPLE_IDENTIFIER is the first word of every sample.
-        let Some(id) = word(record, HEADER) else { return };
+        let Some(id) = word(record, HEADER).filter(|id| *id > 0) else { return };
         // Ids that share a slot replace each other.
-        let recent = &mut self.recent[usize::try_from(id % RECENT as u64).unwrap_or(0)];
+        let recent = &mut self.recent[slot(id)];
         if recent.0 != id {
             let Some(event) = known.event(id) else { return };
             *recent = (id, event);
@@ -445,6 +461,29 @@ mod tests {
             let mut noted = Vec::new();
             scanner.take_noted(&mut noted);
             assert_eq!(noted.len(), 72, "the mapping alone, cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_record_has_the_layout_of_its_event() {
+        let plain = table().layouts[0];
+        let cpu = u64::from(PERF_SAMPLE_CPU);
+        let tracepoint = Layout { sample_type: plain.sample_type | cpu, ..plain };
+        let table = EventTable::new(vec![plain, tracepoint], &[vec![5], vec![6]], Vec::new());
+        let loss = record(PERF_RECORD_LOST, &[6, 40, task(9), 20, 3, 6]);
+        let raw = RawRecord::first(&loss, Endian::NATIVE).unwrap();
+        assert_eq!((table.time_ns(&loss), table.cpu(&raw)), (Some(20), Some(3)));
+        let loss = record(PERF_RECORD_LOST, &[5, 40, task(9), 20, 5]);
+        let raw = RawRecord::first(&loss, Endian::NATIVE).unwrap();
+        assert_eq!((table.time_ns(&loss), table.cpu(&raw)), (Some(20), None));
+    }
+
+    #[test]
+    fn the_ids_of_one_cpu_have_slots_of_their_own() {
+        for cpus in [1, 16, 32, 48, 64, 128, 256] {
+            let slots = (0..4).map(|event| slot(1000 + event * cpus));
+            let distinct: std::collections::HashSet<_> = slots.collect();
+            assert!(distinct.len() >= 3, "{cpus} CPUs: {distinct:?}");
         }
     }
 

@@ -274,6 +274,11 @@ fn samples_of_script_are_chosen_by_file_function_and_address() {
     let ip = all[0].split_whitespace().nth(3).unwrap();
     let at = lines(&mut tare(), &["-S", &format!("0x{ip}"), "--addr-range", "16"]).unwrap();
     assert!(at.contains(&all[0]), "{at:?}");
+    // The range ends before the address.
+    let address = u64::from_str_radix(ip, 16).unwrap();
+    let before = format!("0x{:x}", address - 16);
+    let below = lines(&mut tare(), &["-S", &before, "--addr-range", "16"]).unwrap_or_default();
+    assert!(!below.contains(&all[0]), "{below:?}");
 }
 
 #[test]

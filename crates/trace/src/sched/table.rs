@@ -142,20 +142,26 @@ pub fn cpu_table(sched: &Sched, all: bool) -> String {
 #[must_use]
 pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String {
     let mut powers: BTreeMap<u32, u64> = BTreeMap::new();
-    for (from, _, count) in buckets {
+    // The bucket that begins at 0 ends above a power of two.
+    let mut end_of_first = 0;
+    for (from, to, count) in buckets {
         *powers.entry(from.checked_ilog2().unwrap_or(0)).or_default() += count;
+        if from == 0 {
+            end_of_first = to;
+        }
     }
     let mut into = String::new();
     let most = powers.values().copied().max().unwrap_or(1);
     let Some(last) = powers.keys().next_back().copied() else { return into };
     let first = powers.keys().next().copied().unwrap_or(last);
     for power in first..=last {
-        let count = powers.get(&power).copied().unwrap_or(0);
-        if count == 0 && power > 0 && power < 5 {
-            continue; // the first bucket begins at 0, the second not below 32 ns
+        let is_first = power == 0 && end_of_first > 0;
+        let from = if is_first { 0 } else { (1 << power).max(end_of_first) };
+        let to = if is_first { end_of_first } else { 2 << power };
+        if to <= from {
+            continue;
         }
-        let from = if power == 0 { 0 } else { 1u64 << power };
-        let to = if power == 0 { 1u64 << 5 } else { 2u64 << power };
+        let count = powers.get(&power).copied().unwrap_or(0);
         let filled =
             usize::try_from(u128::from(count) * BAR as u128 / u128::from(most)).unwrap_or(BAR);
         let bar = "#".repeat(filled.max(usize::from(count > 0)));
@@ -174,4 +180,28 @@ fn duration(ns: u64) -> String {
         _ => (ns as f64 / 1e9, "s"),
     };
     if ns < 1_000 { format!("{value} {unit}") } else { format!("{value:.2} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds and counts of the lines of a distribution.
+    fn rows(buckets: &[(u64, u64, u64)]) -> Vec<String> {
+        let lines = histogram_lines(buckets.iter().copied());
+        let row = |line: &str| {
+            let words: Vec<&str> = line.split('|').next().unwrap().split_whitespace().collect();
+            words.join(" ")
+        };
+        lines.lines().map(row).collect()
+    }
+
+    #[test]
+    fn lines_of_a_distribution_have_the_bounds_of_its_buckets() {
+        let expected = ["0 ns 40 ns 7", "40 ns 64 ns 2", "64 ns 128 ns 1"];
+        assert_eq!(rows(&[(0, 40, 7), (40, 48, 2), (64, 80, 1)]), expected);
+        assert_eq!(rows(&[(64, 80, 1)]), ["64 ns 128 ns 1"]);
+        let with_gap = ["32 ns 64 ns 3", "64 ns 128 ns 0", "128 ns 256 ns 1"];
+        assert_eq!(rows(&[(32, 40, 3), (128, 160, 1)]), with_gap);
+    }
 }

@@ -125,10 +125,10 @@ fn output(raw: &raw::ScriptArgs) -> ScriptForm {
     }
 }
 
-/// Returns the addresses in `-S`, each with the last address that matches: `--addr-range` higher.
+/// Returns the addresses in `-S`, each with the last address of its range: `--addr-range` bytes.
 fn addresses(raw: &raw::ScriptArgs) -> Vec<(u64, u64)> {
     let address = |name: &String| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
-    let range = |first: u64| (first, first.saturating_add(raw.addr_range));
+    let range = |first: u64| (first, first.saturating_add(raw.addr_range.saturating_sub(1)));
     raw.names.symbols.iter().filter_map(address).map(range).collect()
 }
 

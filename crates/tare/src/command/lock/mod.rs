@@ -40,7 +40,16 @@ fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
         Ok(())
     })?;
     let rows = tracer.rows(lock.key, &session.host).map_err(explain)?;
-    show(lock, &mut out, rows, tracer.missing().map_err(explain)?)?;
+    let missing = tracer.missing().map_err(explain)?;
+    show(lock, &mut out, rows, missing)?;
+    for (number, noun) in [(missing.0, "wait"), (missing.1, "call chain")] {
+        if number > 0 {
+            say(&format!(
+                "{} did not fit into the kernel's tables and are missing",
+                count(number, noun)
+            ));
+        }
+    }
     Ok(ended.exit())
 }
 
@@ -58,14 +67,5 @@ fn show(
         lock_table(&rows, lock.stacks)
     };
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.context("cannot write the table")?;
-    for (number, noun) in [(missing.0, "wait"), (missing.1, "call chain")] {
-        if number > 0 {
-            say(&format!(
-                "{} did not fit into the kernel's tables and are missing",
-                count(number, noun)
-            ));
-        }
-    }
-    Ok(())
+    written.context("cannot write the table")
 }

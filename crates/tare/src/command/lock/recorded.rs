@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::Sample;
+use tare_render::count;
 use tare_replay::{CpuMode, EventFilter, Machine, Replay, ReplayOptions, Replayed, Sink};
 use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks};
 use tare_tui::ProgressLine;
@@ -31,6 +32,13 @@ pub(super) fn run(lock: &Lock, input: &Path) -> Outcome {
     drop(progress);
     let missing = (sink.locks.uncounted_waits() + losses.lost_records, 0);
     super::show(lock, &mut out, sink.locks.rows(lock.key, &sink.names), missing)?;
+    let uncounted = sink.locks.uncounted_waits();
+    if uncounted > 0 {
+        say(&format!(
+            "{} did not fit into the table of locks and are missing",
+            count(uncounted, "wait")
+        ));
+    }
     tare_render::loss_lines(&losses).iter().for_each(|line| say(line));
     Ok(Exit::Success)
 }
