@@ -152,8 +152,6 @@ fn refuses_recordings_without_locks() {
 fn refuses_invalid_options() {
     for (args, says) in [
         (&[][..], "-p PID"),
-        (&["contention"], "tare lock"),
-        (&["report"], "tare lock -i"),
         (&["-i", "perf.data", "-a"], "--all-cpus"),
         (&["--kernel", "--futexes", "true"], "--futexes"),
         (&["-p", "999999999"], "999999999"),
