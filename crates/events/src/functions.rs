@@ -412,7 +412,9 @@ pub(super) fn library_path(name: &str) -> Option<PathBuf> {
 
 /// Explains that a function selects one of several implementations when the program starts.
 fn selector(functions: &FileFunctions, name: &str) -> PlaceProblem {
-    let all = functions.functions.iter().filter(|function| !function.is_selector);
+    let selectors = functions.functions.iter().filter(|function| function.is_selector);
+    let selectors: Vec<u64> = selectors.map(|function| function.offset).collect();
+    let all = functions.functions.iter().filter(|one| !selectors.contains(&one.offset));
     let all = all.map(|function| function.symbol.as_str());
     let mut names: Vec<_> = all.filter(|symbol| symbol.contains(name) && *symbol != name).collect();
     names.sort_unstable();

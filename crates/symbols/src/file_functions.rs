@@ -159,10 +159,11 @@ impl FunctionReader {
                 symbol.flags(),
                 SymbolFlags::Elf { st_info, .. } if st_info.st_type() == STT_GNU_IFUNC
             );
-            if !symbol.is_definition() || symbol.kind() != SymbolKind::Text && !is_selector {
-                continue;
-            }
-            if let Ok(name) = symbol.name() {
+            let is_function = symbol.is_definition() && symbol.kind() == SymbolKind::Text;
+            let is_defined_selector = is_selector && !symbol.is_undefined();
+            if (is_function || is_defined_selector)
+                && let Ok(name) = symbol.name()
+            {
                 let name = name.split('@').next().unwrap_or_default();
                 self.add(symbol.address(), name.into(), is_selector);
             }

@@ -468,6 +468,9 @@ fn names_the_library_that_has_an_imported_function() {
     let text = stderr(&output);
     let says = "calls this function of a library: probe /";
     assert!(status(&output) == 2 && text.contains(says) && text.contains(":puts"), "{text}");
+    // The C library selects the implementation for this CPU.
+    let text = stderr(&trace(&["--probe", "libc.so.6:strlen", "true"]));
+    assert!(text.contains("selects an implementation") || text.contains("no such file"), "{text}");
 }
 
 #[test]
