@@ -26,7 +26,7 @@ pub enum Problem {
     #[error("unknown event '{0}' (`tare list` shows the events of this machine)")]
     UnknownEvent(String),
     /// One of perf's tool events, whose times `tare stat` always prints.
-    #[error("'{0}' isn't a kernel event: leave it out, tare stat always prints these times")]
+    #[error("'{0}' isn't a kernel event: leave it out, tare stat prints these times")]
     OwnTime(String),
     /// perf's grammar has no event for this use of this cache.
     #[error("'{0}': there is no counter for this use of this cache")]

@@ -29,6 +29,7 @@ use tare_kernel::host::CpuList;
 
 pub use error::{EventError, Problem};
 pub use filter::{FilterError, set_filter};
+pub use names::OwnTime;
 pub use open_error::OpenError;
 pub use sources::Sources;
 pub use syntax::glob_matches;
@@ -36,6 +37,9 @@ pub use terms::{CallGraph, SamplingTerms, branch_kind, branch_kinds};
 pub use unavailable::{
     Unavailable, is_cpu_pmu, is_kernel_only, needs_cpu_pmu, restrict_to_user_mode,
 };
+
+/// The PMU of perf's tool events, which the kernel doesn't have.
+const OWN_TIME_PMU: &str = "tool";
 
 /// An event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +82,14 @@ pub struct Event {
 }
 
 impl Event {
+    /// Returns the time that stands in the event's place in results, if it is one of perf's tool
+    /// events.
+    #[must_use]
+    pub fn own_time(&self) -> Option<OwnTime> {
+        let is_own = self.pmu.as_deref() == Some(OWN_TIME_PMU);
+        is_own.then(|| names::own_time(&self.name)).flatten()
+    }
+
     /// Whether the event is a probe of a user-space function, of which a thread has none of its
     /// parent's: the kernel can't pass it on.
     #[must_use]

@@ -71,8 +71,28 @@ pub const SOFTWARE: [NamedEvent; 12] = [
     named("dummy", None, PERF_COUNT_SW_DUMMY),
 ];
 
-/// perf's tool events: times that perf measures itself.
-pub(super) const OWN_TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
+/// A time of the measured run that the reader of counts measures itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnTime {
+    /// The time that events were enabled.
+    Duration,
+    /// The command's time in user mode.
+    User,
+    /// The command's time in the kernel.
+    System,
+}
+
+/// perf's tool events, whose times perf measures itself.
+const OWN_TIMES: [(&str, OwnTime); 3] = [
+    ("duration_time", OwnTime::Duration),
+    ("user_time", OwnTime::User),
+    ("system_time", OwnTime::System),
+];
+
+/// Returns the time that a tool event of perf stands for.
+pub(super) fn own_time(name: &str) -> Option<OwnTime> {
+    OWN_TIMES.iter().find(|(known, _)| *known == name).map(|(_, time)| *time)
+}
 
 /// Spellings with their number. Lists show the first spelling of a cache.
 type Spellings = (&'static [&'static str], u32);

@@ -2,15 +2,15 @@
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
-    PERF_PMU_TYPE_SHIFT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE,
-    PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+    PERF_COUNT_SW_DUMMY, PERF_PMU_TYPE_SHIFT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE,
+    PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 
 use super::error::{LocatedProblem, Problem};
 use super::modifiers::{self, Modifiers, apply_terms_and_modifiers};
 use super::names::{self, GenericEvent, find_generic};
 use super::syntax::{self, EventText, Item, Term, Word, parse_number};
-use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
+use super::{Event, EventGroup, OWN_TIME_PMU, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
 
 /// PMUs that the kernel treats as software, so their events fit into any group (`perf_sw_context`
 /// in the kernel).
@@ -133,6 +133,9 @@ fn resolve_event(typed: &EventText<'_>, sources: &Sources) -> Result<Vec<Event>,
     if let (Some(kind), Some(config)) = (parse_number(first.text), second) {
         return resolve_numbers(typed, kind, config).map(|event| vec![event]);
     }
+    if names::own_time(first.text).is_some() && typed.terms.is_none() && sources.takes_own_times() {
+        return resolve_own_time(typed).map(|event| vec![event]);
+    }
     match find_generic(first.text) {
         Some(Ok(found)) => return resolve_generic(typed, found, sources),
         Some(Err(names::NoSuchUse)) => {
@@ -163,6 +166,20 @@ fn resolve_event(typed: &EventText<'_>, sources: &Sources) -> Result<Vec<Event>,
     } else {
         Err(unknown_event(typed, sources))
     }
+}
+
+/// Resolves a tool event of perf to an event that counts nothing.
+fn resolve_own_time(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {
+    let name = typed.words[0].text;
+    let attr =
+        Attr { kind: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_DUMMY.into(), ..Attr::default() };
+    let mut event = Event {
+        pmu: Some(OWN_TIME_PMU.to_owned()),
+        unit: "ns".to_owned(),
+        ..Event::new(name, attr)
+    };
+    apply_terms_and_modifiers(&mut event, None, take_modifiers(typed)?)?;
+    Ok(event)
 }
 
 /// Resolves `type:config[:modifiers]`.
@@ -295,7 +312,7 @@ fn resolve_without_pmu(
 
 fn unknown_event(typed: &EventText<'_>, sources: &Sources) -> LocatedProblem {
     let name = typed.words[0];
-    if names::OWN_TIMES.contains(&name.text) {
+    if names::own_time(name.text).is_some() {
         return LocatedProblem::new(name.at, Problem::OwnTime(name.text.to_owned()));
     }
     if typed.terms.is_some() {

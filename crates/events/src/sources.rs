@@ -11,13 +11,31 @@ pub struct Sources {
     pmus: OnceCell<Vec<Pmu>>,
     cores: OnceCell<Vec<Pmu>>,
     tracefs: OnceCell<Tracefs>,
+    takes_own_times: bool,
 }
 
 impl Sources {
     /// Creates the sources of a machine, without reading anything.
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, pmus: OnceCell::new(), cores: OnceCell::new(), tracefs: OnceCell::new() }
+        Self {
+            host,
+            pmus: OnceCell::new(),
+            cores: OnceCell::new(),
+            tracefs: OnceCell::new(),
+            takes_own_times: false,
+        }
+    }
+
+    /// Resolves `duration_time`, `user_time` and `system_time` to events that the caller fills
+    /// ([`crate::Event::own_time`]). By default they are refused.
+    #[must_use]
+    pub fn with_own_times(self) -> Self {
+        Self { takes_own_times: true, ..self }
+    }
+
+    pub(super) fn takes_own_times(&self) -> bool {
+        self.takes_own_times
     }
 
     /// All PMUs, sorted by name; empty if sysfs can't be read.

@@ -252,9 +252,14 @@ pub static COLUMNS: &[ColumnInfo] = &[
     ColumnInfo::key(SortKey::Event, &["event"], "Event", "event")
         .write(write_event)
         .compare(always_equal),
-    ColumnInfo::key(SortKey::Trace, &["trace"], "Trace output", "fields of a tracepoint")
-        .write(write_trace)
-        .compare(by_trace),
+    ColumnInfo::key(
+        SortKey::Trace,
+        &["trace", "trace_fields"],
+        "Trace output",
+        "fields of a tracepoint",
+    )
+    .write(write_trace)
+    .compare(by_trace),
     ColumnInfo::figure(
         Column::OverheadOf(Space::Kernel),
         &["overhead_sys"],

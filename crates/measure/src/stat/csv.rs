@@ -30,7 +30,14 @@ pub fn write_lines(
     } else {
         lines.iter().map(|line| line_fields(columns, span, line)).collect()
     };
-    rows.iter().try_for_each(|fields| writeln!(out, "{}", join_fields(fields, separator)))
+    let rows = rows.into_iter().map(|mut fields: Vec<String>| {
+        // Padding would be columns.
+        if let Some(first) = fields.first_mut().filter(|_| separator == " ") {
+            *first = first.trim_start().to_owned();
+        }
+        fields
+    });
+    rows.into_iter().try_for_each(|fields| writeln!(out, "{}", join_fields(&fields, separator)))
 }
 
 fn line_fields(columns: Columns, span: Span, line: &StatLine) -> Vec<String> {

@@ -70,7 +70,7 @@ fn push_key(fields: &mut Vec<(&str, String)>, line: &StatLine) {
     };
     let Key::Topology(place) = line.key else { return };
     fields.push((name, json_string(&place.to_string())));
-    fields.push(("aggregate-number", line.locations.to_string()));
+    fields.push(("counters", line.locations.to_string()));
 }
 
 fn format_value(line: &StatLine) -> String {

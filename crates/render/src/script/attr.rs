@@ -71,7 +71,8 @@ pub fn attr_line(attr: &Attr) -> String {
     let decimal = |words: &mut Vec<String>, name: &str, value: u64| {
         words.extend((value != 0).then(|| format!("{name}: {value}")));
     };
-    hex(&mut words, "config", attr.config);
+    // Also 0, as since perf 6.12: it names the event.
+    words.push(format!("config: {:#x}", attr.config));
     let rate = match attr.sampling {
         Sampling::None => 0,
         Sampling::Period(rate) | Sampling::Frequency(rate) => rate,

@@ -62,7 +62,7 @@ bitflags! {
 
 /// Each field: its name, its bit, the `sample_type` bits of which it needs one (0: no bit), and
 /// their name in messages.
-const FIELDS: [(&str, Fields, u32, &str); 42] = [
+const FIELDS: [(&str, Fields, u32, &str); 43] = [
     ("comm", Fields::COMM, 0, ""),
     ("tid", Fields::TID, PERF_SAMPLE_TID, "TID"),
     ("pid", Fields::PID, PERF_SAMPLE_TID, "TID"),
@@ -100,6 +100,8 @@ const FIELDS: [(&str, Fields, u32, &str); 42] = [
     ("data_page_size", Fields::DATA_PAGE_SIZE, PERF_SAMPLE_DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
     ("code_page_size", Fields::CODE_PAGE_SIZE, PERF_SAMPLE_CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
     ("tod", Fields::TOD, PERF_SAMPLE_TIME, "TIME"),
+    // Metrics of samples aren't derived.
+    ("metric", Fields::OF_TRACES, 0, ""),
     ("callindent", Fields::OF_TRACES, 0, ""),
     ("synth", Fields::OF_TRACES, 0, ""),
     ("ipc", Fields::OF_TRACES, 0, ""),

@@ -260,7 +260,12 @@ pub(super) fn with_accepted(
     };
     find(name, typed).filter(PerfOption::is_accepted)?;
     let accepted = options(name).filter(PerfOption::is_accepted).map(PerfOption::as_arg);
-    Some(tare.mut_subcommand(name, |command| command.args(accepted)))
+    // clap keeps names for as long as the program runs.
+    let negation = typed.starts_with("--no-").then(|| &*typed[2..].to_owned().leak());
+    let negation = negation
+        .filter(|name_typed| options(name).all(|option| option.long != Some(*name_typed)))
+        .map(|name| Arg::new(name).long(name).action(ArgAction::Count).hide(true));
+    Some(tare.mut_subcommand(name, |command| command.args(accepted).args(negation)))
 }
 
 /// Returns the messages about typed options that have no effect.

@@ -30,6 +30,7 @@ const LATENCY: &[Rule] = &[
     (Some('p'), "pids", false, Here::Nothing),
     (Some('H'), "histogram", false, Here::Name("--hist")),
     (Some('C'), "CPU", true, Here::Name("--cpu")),
+    (None, "hist-mode", true, Here::Nothing),
     (None, "time", true, Here::Same),
 ];
 
@@ -99,6 +100,7 @@ pub(super) fn translate(args: &mut Vec<OsString>) {
         ("sched", "record") => recorded(&["-a", "-c", "1", "-e", SCHED_EVENTS], rest(3)),
         ("lock", "record") => recorded(&["-g", "-c", "1", "-e", LOCK_EVENTS], rest(3)),
         ("trace", "record") => recorded(&["-c", "1", "-e", CALL_EVENTS], rest(3)),
+        ("trace", "-i" | "--input") => [&["script".into()], rest(2)].concat(),
         ("sched" | "lock", "script") => [&["script".into()], rest(3)].concat(),
         ("mem", "report") => [&["report".into(), "--mem-mode".into()], rest(3)].concat(),
         ("sched", "latency" | "lat") => {
@@ -253,6 +255,7 @@ mod tests {
             ("lock contention -a -b -E 5 sleep 1", "lock --kernel --all-cpus --entries 5 sleep 1"),
             ("lock report -F acquired -k avg_wait", "lock --kernel -i perf.data --key avg_wait"),
             ("mem report -s mem", "report --mem-mode -s mem"),
+            ("trace -i x.data", "script -i x.data"),
         ] {
             assert_eq!(translated(&format!("tare {perf}")), format!("tare {tare}"));
         }

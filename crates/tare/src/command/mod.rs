@@ -13,6 +13,7 @@ pub(crate) mod evlist;
 pub(crate) mod export;
 pub(crate) mod flame;
 pub(crate) mod header;
+pub(crate) mod inject;
 pub(crate) mod kallsyms;
 pub(crate) mod list;
 pub(crate) mod lock;

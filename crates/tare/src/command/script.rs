@@ -32,7 +32,8 @@ pub(crate) fn run(raw: &raw::ScriptArgs) -> Outcome {
     catch_bus_errors();
     match script.output {
         ScriptForm::Header(extent) => {
-            write_text(|text| header::write_only(text, recording, extent))?;
+            let captured = header::file_time(&script.input);
+            write_text(|text| header::write_only(text, recording, captured, extent))?;
         }
         ScriptForm::Text(extent) => text(&script, recording, extent)?,
         ScriptForm::Dump => write_text(|text| dump(text, recording, &script.input))?,

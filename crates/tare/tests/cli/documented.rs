@@ -7,11 +7,12 @@ use clap::{Arg, Command, CommandFactory};
 use tare::cli::raw::Tare;
 
 /// Pages of commands that don't have one of their own name, or have more than one.
-const PAGES: [(&str, &[&str]); 8] = [
+const PAGES: [(&str, &[&str]); 9] = [
     ("archive", &["symbols"]),
     ("buildid-list", &["inspect"]),
     ("doctor", &["inspect"]),
     ("evlist", &["inspect"]),
+    ("inject", &["inspect"]),
     ("kallsyms", &["inspect"]),
     ("list", &["inspect"]),
     ("record", &["record", "off-cpu", "flame"]),

@@ -271,5 +271,84 @@ fn calls_are_chosen_and_limited_as_by_perf() {
     assert_eq!(stderr(&trace(&["--duration", "3600000"])).matches('(').count(), 0);
     let faults = stderr(&trace(&["--no-syscalls", "-F", "all"]));
     assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
+    assert!(stderr(&trace(&["--no-comm"])).contains("openat("), "as without it");
     refuses(&["trace", "-S", "true"], "`tare trace -s CMD` totals");
+}
+
+#[test]
+fn times_of_the_run_are_rows_as_in_perf() {
+    let mut stat = tare();
+    stat.args(["stat", "-x,", "-e", "duration_time,user_time,system_time,page-faults"]);
+    let output = stat.arg(workload("spin")).arg("100000000").output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    let said = stderr(&output);
+    let value = |name: &str| {
+        let row = said.lines().find(|line| line.split(',').nth(2) == Some(name)).unwrap();
+        assert_eq!(row.split(',').nth(1), Some("ns"), "{row}");
+        row.split(',').next().unwrap().parse::<f64>().unwrap()
+    };
+    let [elapsed, user, system] = ["duration_time", "user_time", "system_time"].map(value);
+    // The kernel's times may be of clock ticks.
+    assert!(user > 1e6 && user + system < elapsed + 2e7, "{said}");
+    refuses(&["record", "-e", "duration_time", "true"], "isn't a kernel event");
+    refuses(&["stat", "-e", "user_time", "--vs", "true", "--", "true"], "isn't a kernel event");
+}
+
+/// perf's scripts read such rows with the shell's `read`.
+#[test]
+fn blanks_separate_columns_without_padding() {
+    let rows = |words: &[&str]| {
+        let mut stat = tare();
+        stat.args(["stat", "-x ", "-e", "page-faults", "-I", "1000", "--interval-count", "1"]);
+        let output = stat.args(words).args(["--", "true"]).output().unwrap();
+        stderr(&output)
+    };
+    let with = rows(&["--summary"]);
+    assert!(with.lines().any(|line| line.starts_with("summary ")), "{with}");
+    let time = with.split(' ').next().unwrap_or_default();
+    assert!(time.parse::<f64>().is_ok(), "{with}");
+    assert!(!rows(&["--summary", "--no-csv-summary"]).contains("summary"));
+}
+
+#[test]
+fn a_copy_by_inject_is_the_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording(&folder);
+    let copy = folder.path().join("copy");
+    let mut inject = tare();
+    inject.args(["inject", "-b", "-j", "-i"]).arg(&file).arg("-o").arg(&copy);
+    let output = inject.output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    assert!(stderr(&output).contains("copied as it is"), "{output:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), std::fs::read(&copy).unwrap());
+    let input = std::fs::File::open(&file).unwrap();
+    let output = tare().args(["inject", "-b"]).stdin(input).output().unwrap();
+    assert_eq!(output.stdout, std::fs::read(&file).unwrap());
+    let mut inject = tare();
+    inject.args(["inject", "-i", "/dev/null", "-o"]).arg(&copy);
+    let output = inject.output().unwrap();
+    assert!(stderr(&output).contains("/dev/null: not a recording"), "{output:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), std::fs::read(&copy).unwrap(), "it stays");
+}
+
+#[test]
+fn fields_of_tracepoints_are_a_column_by_both_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-q", "-e", "raw_syscalls:sys_enter", "-o"]).arg(&file).arg("true");
+    let output = record.output().unwrap();
+    if status(&output) != 0 {
+        println!("skipped: {}", stderr(&output));
+        return;
+    }
+    let sorted = |key: &str| {
+        let output = tare().args(["report", "--stdio", "-s", key, "-i"]).arg(&file).output();
+        let output = output.unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    let fields = sorted("trace_fields");
+    assert!(fields.contains("NR "), "{fields}");
+    assert_eq!(fields, sorted("trace"));
 }

@@ -358,7 +358,10 @@ fn the_header_says_what_perf_says() {
         "pmu mappings",
         "time of",
         "sample duration",
+        "captured on",
+        "header version",
         "data ",
+        "feat offset",
     ];
     let lines = |text: &str| {
         text.lines()

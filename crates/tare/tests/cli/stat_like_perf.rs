@@ -99,6 +99,12 @@ fn json_keys_are_perfs_in_its_order() {
         let theirs = read(&theirs);
         assert_eq!(ours.len(), theirs.len(), "{case:?}");
         for (our, their) in ours.iter().zip(&theirs) {
+            // perf 7 has another name for it.
+            let new = |key: &String| {
+                if key == "aggregate-number" { "counters".to_owned() } else { key.clone() }
+            };
+            let their: Map<String, Value> =
+                their.iter().map(|(key, value)| (new(key), value.clone())).collect();
             assert_eq!(
                 our.keys().collect::<Vec<_>>(),
                 their.keys().collect::<Vec<_>>(),

@@ -63,7 +63,9 @@ pub use list::ListArgs;
 pub use lock::{LockArgs, LockSort};
 pub use overhead::{OverheadArgs, ProfilerArgs};
 pub use record::RecordArgs;
-pub use recorded::{BuildidListArgs, EvlistArgs, IgnoredVerboseArgs, KallsymsArgs, VersionArgs};
+pub use recorded::{
+    BuildidListArgs, EvlistArgs, IgnoredVerboseArgs, InjectArgs, KallsymsArgs, VersionArgs,
+};
 pub use report::{KeyArgs, ReportArgs, ReportOutputArgs, SampleWeight};
 pub use report_layout::ReportLayout;
 pub use rounds::{MIN_ROUNDS, RoundArgs};
@@ -157,6 +159,9 @@ pub enum TareCommand {
     /// List the files of a recording by their build ids.
     #[command(args_override_self = true)]
     BuildidList(Deferred<BuildidListArgs>),
+    /// Copy a recording, where perf's scripts call perf inject.
+    #[command(args_override_self = true)]
+    Inject(Deferred<InjectArgs>),
     /// Look up kernel symbols.
     #[command(args_override_self = true)]
     Kallsyms(Deferred<KallsymsArgs>),

@@ -113,6 +113,50 @@ pub struct KallsymsArgs {
     pub json: JsonArgs,
 }
 
+/// Arguments of `tare inject`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tare inject -b -i perf.data -o new.data    a copy, which tare reads as it reads perf.data
+  tare inject -j -o new.data                 of standard input")]
+pub struct InjectArgs {
+    /// Recording to copy
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub input: PathBuf,
+
+    /// Where to write the copy
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+
+    /// No effect: tare reads the build ids of files where it shows the recording
+    #[arg(short, long, hide = true)]
+    pub build_ids: bool,
+
+    /// No effect, like `-b`
+    #[arg(short = 'B', long, hide = true)]
+    pub buildid_all: bool,
+
+    /// No effect, like `-b`
+    #[arg(long, hide = true)]
+    pub mmap2_buildids: bool,
+
+    /// No effect: tare reads the files of JIT compilers where it shows the recording
+    #[arg(short, long, hide = true)]
+    pub jit: bool,
+
+    /// No effect: tare unwinds copied stacks where it shows the recording
+    #[arg(long, hide = true)]
+    pub convert_callchain: bool,
+
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub force: ForceArgs,
+
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub verbose: IgnoredVerboseArgs,
+}
+
 /// Arguments of `tare version`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -232,6 +232,9 @@ impl Stat {
         let begin = schedule::begin(&raw.schedule.start)?;
         let runs = Runs::resolve(&raw)?;
         let sources = Sources::new(host.clone());
+        // `--vs` compares these times by itself.
+        let is_compared = raw.versus.vs.is_some();
+        let sources = if is_compared { sources } else { sources.with_own_times() };
         let (groups, by_name) = counted(&raw, &target, &sources)?;
         let versus = Versus::resolve(&raw.versus, &raw.command, metrics(&groups))?;
         Ok(Self {

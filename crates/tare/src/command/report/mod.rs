@@ -98,7 +98,10 @@ fn write(
             out.write_all(&text)?;
             return dump(out, recording, &report.input);
         }
-        ReportPart::Header(extent) => header::write_only(&mut text, recording, extent)?,
+        ReportPart::Header(extent) => {
+            let captured = header::file_time(&report.input);
+            header::write_only(&mut text, recording, captured, extent)?;
+        }
         ReportPart::Table => return table(out, recording, report, progress),
     }
     drop(progress);

@@ -4,10 +4,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tare_events::EventGroup;
-use tare_kernel::child::WaitingChild;
+use tare_events::{EventGroup, OwnTime};
+use tare_format::abi::Count;
+use tare_kernel::child::{ChildExit, WaitingChild};
 use tare_kernel::host::Topology;
-use tare_measure::count::{Aggregation, CountRow, Counters, Scope, Snapshot, sum_counts};
+use tare_measure::count::{
+    Aggregation, CountOutcome, CountRow, Counters, Scope, Snapshot, Subject, sum_counts,
+};
 use tare_measure::stat::{CountedRun, RunEnd, ThreadNames};
 
 use super::exact::{TURN, Turns};
@@ -165,6 +168,31 @@ fn topology(session: &StatSession<'_>, scope: &Scope) -> Topology {
     }
 }
 
+/// Puts times of the run in place of the counts of perf's tool events. The command's own times are
+/// known once it has exited.
+fn fill_own_times(
+    rows: &mut [CountRow],
+    subjects: &[Subject],
+    ended: Option<ChildExit>,
+    counted: Duration,
+) {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    for row in rows {
+        let Some(own) = subjects.get(row.event).and_then(|subject| subject.event.own_time()) else {
+            continue;
+        };
+        let time = match own {
+            OwnTime::Duration => Some(counted),
+            OwnTime::User => ended.map(|ended| ended.user),
+            OwnTime::System => ended.map(|ended| ended.system),
+        };
+        row.outcome = time.map_or(CountOutcome::NotCounted, |time| {
+            let enabled_ns = nanoseconds(counted).max(1);
+            CountOutcome::Counted(Count::new(nanoseconds(time), enabled_ns, enabled_ns))
+        });
+    }
+}
+
 /// When the schedule is due next.
 struct Deadlines {
     begin: Option<Instant>,
@@ -269,6 +297,7 @@ impl LiveRun<'_> {
             );
             subjects.extend(counters.as_slice().iter().map(|counter| counter.subject.clone()));
         }
+        fill_own_times(&mut all, &subjects, ended.as_ref().map(|end| end.exit), counted);
         CountedRun { rows: all, subjects, names: names.clone(), set: *set, ended, elapsed, counted }
     }
 
