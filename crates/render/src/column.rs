@@ -217,9 +217,14 @@ pub static COLUMNS: &[ColumnInfo] = &[
     ColumnInfo::figure(Column::Period, &["period"], "Period", "sum of the samples' periods")
         .width(Figure(12))
         .write(write_period),
-    ColumnInfo::key(SortKey::Comm, &["comm"], "Command", "thread name")
-        .write(write_comm)
-        .compare(by_comm),
+    ColumnInfo::key(
+        SortKey::Comm,
+        &["comm", "comm_nodigit"],
+        "Command",
+        "thread name; comm_nodigit replaces numbers by `<N>`",
+    )
+    .write(write_comm)
+    .compare(by_comm),
     ColumnInfo::key(SortKey::Dso, &["dso"], "Shared Object", "file with the code")
         .write(write_dso)
         .compare(by_dso),
@@ -635,6 +640,7 @@ pub fn comparable_key(name: &str) -> Result<SortKey, String> {
     let columns = COMPARABLE_KEYS.map(|key| Column::Key(key).info());
     if let Some(Column::Key(key)) =
         columns.iter().find(|info| info.names.contains(&name)).map(|info| info.column)
+        && name != "comm_nodigit"
     {
         return Ok(key);
     }

@@ -60,6 +60,8 @@ pub struct ProfileOptions {
     pub nanoseconds: bool,
     /// Add a sample's branches, each with weight 1, instead of the sample.
     pub branches: bool,
+    /// Show numbers in names of threads as `<N>`, so that the threads of a pool have one name.
+    pub folds_numbers: bool,
     /// With `branches`: sum up the cycles of the code between them.
     pub blocks: bool,
     /// Weigh samples by the cost of their memory access, at least 1.

@@ -45,6 +45,8 @@ pub struct SampleSinkOptions {
     pub time_quantum_ns: u64,
     /// See [`super::ProfileOptions::nanoseconds`].
     pub nanoseconds: bool,
+    /// See [`super::ProfileOptions::folds_numbers`].
+    pub folds_numbers: bool,
     /// Use small caches, for few samples per second that are forgotten again
     /// ([`crate::Live::forget`]).
     pub forgets: bool,
@@ -106,7 +108,7 @@ impl SampleSink {
             profile,
             samples: SampleStore::default(),
             events,
-            threads: ThreadTable::default(),
+            threads: ThreadTable::new(options.folds_numbers),
             stacks: CallStacks::new(frames),
             offsets: OffsetCache::with_slots(if options.forgets { 1 << 10 } else { 1 << 14 }),
             details: Details::new(details, options.time_quantum_ns, options.nanoseconds),
@@ -262,7 +264,7 @@ impl SampleSink {
         if let Some(dsos) = machine.forget_dsos(frames.recorded_dsos(), false) {
             frames.renumber_dsos(&dsos, |dso| machine.is_compiled(dso));
         }
-        self.threads = ThreadTable::default();
+        self.threads = ThreadTable::new(self.options.folds_numbers);
         self.offsets.slots.fill(None);
         self.cgroup = None;
         new_ids

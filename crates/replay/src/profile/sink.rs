@@ -137,7 +137,7 @@ impl ProfileSink {
     pub fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
         let mut profile = Profile::default();
         profile.set_details(&options.details);
-        let mut threads = ThreadTable::default();
+        let mut threads = ThreadTable::new(options.folds_numbers);
         threads.rename(0, Some(profile.add_string(b"swapper")));
         let mut events = EventTable::new(options.raw_trace);
         events.learn(&mut profile, description);
@@ -363,7 +363,7 @@ impl ProfileSink {
 
     /// Takes over the name that a thread has now.
     fn rename(&mut self, machine: &Machine, tid: i32) {
-        let name = machine.comm(tid).map(|comm| self.profile.add_string(comm));
+        let name = machine.comm(tid).map(|comm| self.threads.add_name(&mut self.profile, comm));
         self.threads.rename(tid, name);
     }
 

@@ -14,6 +14,8 @@ pub(super) struct ThreadTable {
     last: Option<((i32, i32), usize)>,
     /// The last name of each thread.
     last_comms: HashMap<i32, StringId, foldhash::fast::RandomState>,
+    /// Whether numbers in names are shown as `<N>`.
+    folds_numbers: bool,
 }
 
 /// A thread, valid while its version stays the same.
@@ -31,6 +33,21 @@ pub(super) struct KnownThread {
 pub(super) struct ThreadIndex(usize);
 
 impl ThreadTable {
+    /// Creates an empty table. `folds_numbers` shows numbers in names as `<N>`, so that the threads
+    /// of a pool have one name.
+    pub(super) fn new(folds_numbers: bool) -> Self {
+        Self { folds_numbers, ..Self::default() }
+    }
+
+    /// Adds a thread's name to the profile.
+    pub(super) fn add_name(&self, profile: &mut Profile, comm: &[u8]) -> StringId {
+        if self.folds_numbers {
+            profile.add_string(&with_folded_numbers(comm))
+        } else {
+            profile.add_string(comm)
+        }
+    }
+
     /// Returns a thread with its current name.
     pub(super) fn find(
         &mut self,
@@ -51,8 +68,8 @@ impl ThreadTable {
             return (ThreadIndex(index), known);
         }
         let comm = match thread.and_then(crate::Thread::comm) {
-            Some(comm) => profile.add_string(comm),
-            None => profile.add_string(format!(":{tid}").as_bytes()),
+            Some(comm) => self.add_name(profile, comm),
+            None => self.add_name(profile, format!(":{tid}").as_bytes()),
         };
         let id = profile.add_thread(Thread { pid, tid });
         profile.name_thread(id, comm);
@@ -106,6 +123,16 @@ impl ThreadTable {
     }
 }
 
+/// Replaces each number in a name by `<N>`.
+fn with_folded_numbers(name: &[u8]) -> Vec<u8> {
+    let mut folded = Vec::with_capacity(name.len());
+    for run in name.chunk_by(|left, right| left.is_ascii_digit() == right.is_ascii_digit()) {
+        let is_number = run.first().is_some_and(u8::is_ascii_digit);
+        folded.extend_from_slice(if is_number { b"<N>" } else { run });
+    }
+    folded
+}
+
 #[cfg(test)]
 mod tests {
     use tare_format::record::Comm;
@@ -116,6 +143,15 @@ mod tests {
 
     fn rename(machine: &mut Machine, tid: i32, comm: &[u8]) {
         machine.threads.set_comm(&Comm { pid: 1, tid, comm, is_exec: false });
+    }
+
+    #[test]
+    fn numbers_in_names_are_folded() {
+        let folded = |name: &[u8]| String::from_utf8(with_folded_numbers(name)).unwrap();
+        assert_eq!(folded(b"kworker/12:3H"), "kworker/<N>:<N>H");
+        assert_eq!(folded(b"sh"), "sh");
+        assert_eq!(folded(b""), "");
+        assert_eq!(folded(b":4711"), ":<N>");
     }
 
     #[test]

@@ -271,6 +271,8 @@ fn calls_are_chosen_and_limited_as_by_perf() {
     assert_eq!(stderr(&trace(&["--duration", "3600000"])).matches('(').count(), 0);
     let faults = stderr(&trace(&["--no-syscalls", "-F", "all"]));
     assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
+    let faults = stderr(&trace(&["-e", "page-faults"]));
+    assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
     assert!(stderr(&trace(&["--no-comm"])).contains("openat("), "as without it");
     refuses(&["trace", "-S", "true"], "`tare trace -s CMD` totals");
 }
@@ -351,4 +353,31 @@ fn fields_of_tracepoints_are_a_column_by_both_names() {
     let fields = sorted("trace_fields");
     assert!(fields.contains("NR "), "{fields}");
     assert_eq!(fields, sorted("trace"));
+}
+
+#[test]
+fn numbers_in_names_are_folded_by_a_sort_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    for name in ["worker-1", "worker-22"] {
+        std::fs::copy(workload("spin"), folder.path().join(name)).unwrap();
+    }
+    let mut record = tare();
+    record.args(["record", "-q", "-e", "cpu-clock", "-F", "999", "-o"]).arg(&file);
+    record.args(["sh", "-c", "./worker-1 30000000; ./worker-22 30000000"]);
+    let output = record.current_dir(folder.path()).output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    let sorted = |key: &str| {
+        let output = tare().args(["report", "--stdio", "-q", "-s", key, "-i"]).arg(&file).output();
+        let output = output.unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    let each = sorted("comm");
+    assert!(each.contains("worker-1") && each.contains("worker-22"), "{each}");
+    let folded = sorted("comm_nodigit");
+    assert_eq!(folded.matches("worker-<N>").count(), 1, "{folded}");
+    assert!(!folded.contains("worker-1"), "{folded}");
+    refuses(&["top", "-s", "comm_nodigit"], "is for recordings");
+    refuses(&["diff", "-s", "comm_nodigit"], "recordings are compared by");
 }

@@ -207,6 +207,9 @@ pub(super) fn summed(raw: raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
                 "--time-quantum {quantum}: give a time such as 10ms, 2s or 500us"
             ))
         })?;
+    let columns = &raw.keys.columns;
+    let mut named = columns.sort.iter().chain(&columns.fields);
+    let folds_numbers = named.any(|word| word.trim_start_matches('+') == "comm_nodigit");
     Ok(ProfileOptions {
         time: script::times(raw.filters.tasks.range.time.as_deref())?,
         cpus: script::cpus(raw.filters.tasks.range.cpu.as_deref())?,
@@ -219,6 +222,7 @@ pub(super) fn summed(raw: raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
         branches: raw.keys.branch_stack,
         blocks: raw.keys.total_cycles && raw.keys.branch_stack,
         raw_trace: raw.keys.raw_trace,
+        folds_numbers,
         by_cost: raw.keys.mem_mode,
         max_stack: raw.calls.length.max_stack,
         socket: raw.filters.socket_filter,

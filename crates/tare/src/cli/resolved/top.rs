@@ -86,6 +86,11 @@ impl Top {
                 "--sort srcline and srcfile are for recordings (tare record, then tare report)",
             ));
         }
+        if report.summed.folds_numbers {
+            return Err(Refusal::usage(
+                "--sort comm_nodigit is for recordings (tare record, then tare report)",
+            ));
+        }
         Ok(Self {
             has_default_budget,
             form,

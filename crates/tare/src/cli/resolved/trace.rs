@@ -124,13 +124,14 @@ impl Trace {
     /// # Errors
     /// Fails with a usage message if an option is invalid.
     pub(crate) fn new(raw: raw::TraceArgs) -> Result<Self, Refusal> {
-        let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
+        let (typed, faults) = split_faults(raw.calls.as_deref());
+        let (calls, tracepoints) = typed.as_deref().map_or(Ok(Default::default()), |text| {
             CallSelection::with_tracepoints(text)
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
         let calls = if raw.no_syscalls { no_calls()? } else { calls };
         let wanted = PerfOptions {
-            faults: Faults::parse(raw.faults.as_deref())
+            faults: Faults::parse(raw.faults.as_deref().or(faults))
                 .ok_or_else(|| Refusal::usage("--faults: give all, maj or min"))?,
             switches: raw.switches,
             tracepoints,
@@ -202,6 +203,23 @@ fn view(
     };
     let max_lines = raw.max_events;
     Ok(TraceView::Calls(Box::new(CallLines { lines, wanted, ring_bytes, max_lines })))
+}
+
+/// Takes perf's events of page faults out of the calls, as a value of `--faults`. A list of faults
+/// alone selects no call.
+fn split_faults(calls: Option<&str>) -> (Option<String>, Option<&'static str>) {
+    const EVENTS: [(&str, &str); 4] = [
+        ("page-faults", "all"),
+        ("faults", "all"),
+        ("major-faults", "maj"),
+        ("minor-faults", "min"),
+    ];
+    let Some(calls) = calls else { return (None, None) };
+    let find = |word: &str| EVENTS.iter().find(|(event, _)| *event == word.trim());
+    let faults = calls.split(',').find_map(find).map(|(_, which)| *which);
+    let others: Vec<&str> = calls.split(',').filter(|word| find(word).is_none()).collect();
+    let others = if others.is_empty() { "none".to_owned() } else { others.join(",") };
+    (Some(others), faults)
 }
 
 /// Selects no system call.

@@ -62,6 +62,7 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
             details: report.columns.details(known),
             time_quantum_ns: report.summed.time_quantum_ns,
             nanoseconds: report.summed.nanoseconds,
+            folds_numbers: report.summed.folds_numbers,
         },
         include_self: report.summed.include_self,
         // The interface filters samples.
