@@ -60,7 +60,7 @@ pub(super) fn nodes(graph: &Graph) -> String {
 /// Returns the rows, in base 64; `usual` holds the most frequent period of each event.
 pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
     let mut bytes = Bytes::default();
-    let same = |a: &super::graph::GraphRow, b: &super::graph::GraphRow| {
+    let same = |a: &super::tree::GraphRow, b: &super::tree::GraphRow| {
         (a.side, a.event, a.thread) == (b.side, b.event, b.thread)
     };
     for group in graph.rows.chunk_by(same) {

@@ -12,7 +12,7 @@ use super::FlameInput;
 use super::collect::{StackKey, TimeSlices};
 use super::renamed::RenamedThreads;
 use super::roots::{FlameRoot, ProcessNames};
-use super::tree::{self, ChainTable, Totals, Tree};
+use super::tree::{self, ChainTable, GraphRow, MERGED, Node, Totals, Tree};
 use crate::samples::{FrameKind, FrameText, RecordingSummary, Unit};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -30,31 +30,6 @@ pub(super) struct GraphFunction {
     pub(super) name: String,
     pub(super) dso: String,
     pub(super) kind: FrameKind,
-}
-
-/// A node of the tree. Its parent, and heavier siblings with their subtrees, precede it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Node {
-    pub(super) parent: usize,
-    pub(super) depth: u32,
-    /// Index in [`Graph::functions`].
-    pub(super) function: usize,
-    /// Its largest share of an event's weight on either side: 0 to 1.
-    pub(super) share: f64,
-}
-
-/// Summed samples with the same properties.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct GraphRow {
-    /// 0, or 1 for the side to compare with.
-    pub(super) side: usize,
-    pub(super) event: usize,
-    /// Index in [`Graph::threads`].
-    pub(super) thread: usize,
-    /// Index in [`Graph::nodes`].
-    pub(super) node: usize,
-    pub(super) slice: u32,
-    pub(super) weight: Weight,
 }
 
 /// An event of either side.
@@ -80,17 +55,11 @@ pub struct Graph {
     pub(super) merged: usize,
 }
 
-/// Index of the root's function.
-pub(super) const ROOT: usize = 0;
-
-/// Index of the function that stands for merged nodes.
-pub(super) const MERGED: usize = 1;
-
 impl Graph {
     /// Builds the graph of one side, or of two to compare. `order` determines which end of call
-    /// chains is the root, `root` what is next to it. Two sides are matched as [`Runs`](tare_profile::Runs) matches them: by
-    /// the function's name in the source and its address space, because files and the names of
-    /// compiled functions differ between builds.
+    /// chains is the root, `root` what is next to it. Two sides are matched as
+    /// [`Runs`](tare_profile::Runs) matches them: by the function's name in the source and its
+    /// address space, because files and the names of compiled functions differ between builds.
     #[must_use]
     pub fn new(mut sides: Vec<Vec<FlameInput<'_>>>, order: Order, root: FlameRoot) -> Self {
         let width_ns = |input: &FlameInput<'_>| input.samples.slices.width_ns;

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use tare_profile::Weight;
 
-use super::graph::{Graph, GraphEvent, GraphFunction, MERGED};
+use super::graph::{Graph, GraphEvent, GraphFunction};
+use super::tree::MERGED;
 use super::{RecordingInfo, Style};
 use crate::samples::{FrameKind, Unit};
 
@@ -176,7 +177,7 @@ fn draw_frames(
     let all = event.all[0].period.max(1) as f64;
     let scale = (WIDTH - 2.0 * MARGIN) / all;
     let is_visible =
-        |node: &(usize, &super::graph::Node)| totals[node.0].period as f64 * scale >= NARROW;
+        |node: &(usize, &super::tree::Node)| totals[node.0].period as f64 * scale >= NARROW;
     let depth = graph.nodes.iter().enumerate().filter(is_visible).map(|(_, node)| node.depth).max();
     let depth = f64::from(depth.unwrap_or(0));
     let mut ends = vec![MARGIN; graph.nodes.len()];
@@ -256,7 +257,7 @@ fn draw_legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
     for (at, kind) in
         FrameKind::ALL.into_iter().enumerate().filter(|(_, kind)| *kind != FrameKind::Thread)
     {
-        let has_kind = |node: &super::graph::Node| {
+        let has_kind = |node: &super::tree::Node| {
             node.depth > 0 && graph.functions[node.function].kind == kind
         };
         if graph.nodes.iter().any(has_kind) {

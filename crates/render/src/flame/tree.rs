@@ -8,7 +8,7 @@
 //! Memory therefore depends on the chains and on [`MAX_NODES`], not on the number of different
 //! paths through the program.
 
-use super::graph::{GraphRow, MERGED, Node, ROOT};
+use tare_profile::Weight;
 
 /// Limit on the nodes of a graph. The narrowest nodes above it are merged. A page or a picture has
 /// room for fewer.
@@ -16,6 +16,37 @@ const MAX_NODES: usize = 1 << 19;
 
 /// Number of classes of shares; each is 2^(1/4) times narrower than the one before.
 const CLASSES: usize = 256;
+
+/// Index of the root's function.
+pub(super) const ROOT: usize = 0;
+
+/// Index of the function that stands for merged nodes.
+pub(super) const MERGED: usize = 1;
+
+/// A node of the tree. Its parent, and heavier siblings with their subtrees, precede it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) parent: usize,
+    pub(super) depth: u32,
+    /// Index in the graph's functions.
+    pub(super) function: usize,
+    /// Its largest share of an event's weight on either side: 0 to 1.
+    pub(super) share: f64,
+}
+
+/// Summed samples with the same properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GraphRow {
+    /// 0, or 1 for the side to compare with.
+    pub(super) side: usize,
+    pub(super) event: usize,
+    /// Index in the graph's threads.
+    pub(super) thread: usize,
+    /// Index in the graph's nodes.
+    pub(super) node: usize,
+    pub(super) slice: u32,
+    pub(super) weight: Weight,
+}
 
 /// Call chains as indexes of functions, from the root of the graph.
 #[derive(Debug, Default)]
@@ -241,8 +272,6 @@ fn build_limited(chains: &ChainTable, rows: &mut [GraphRow], totals: &Totals, mo
 
 #[cfg(test)]
 mod tests {
-    use tare_profile::Weight;
-
     use super::*;
 
     fn row(chain: usize, period: u64) -> GraphRow {
