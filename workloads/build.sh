@@ -40,6 +40,7 @@ build mix.c
 build blocked.c
 build pipeline.c
 build contended.c
+build deadlock.c -pthread
 build steps.c -fno-omit-frame-pointer
 build ran.c
 build waited.c waits.c

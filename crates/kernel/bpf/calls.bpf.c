@@ -8,6 +8,7 @@
 #include <bpf/bpf_tracing.h>
 #include "arguments.h"
 #include "follow.h"
+#include "progress.h"
 #include "ring.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -6,8 +6,10 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "arguments.h"
 #include "counts.h"
 #include "follow.h"
+#include "iterator.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -63,6 +65,15 @@ struct copy {
 	__u64 bytes;
 	__u64 registers[REGISTERS];
 	__u8 stack[STACK];
+};
+
+/* A thread in a wait for a futex. */
+struct waiting {
+	__u64 start;
+	__u64 is_earlier; /* it began before the programs were attached, and `start` is when they were */
+	__u32 tid;
+	__u32 process;
+	__u64 registers[REGISTERS];
 };
 
 struct wait {
@@ -129,6 +140,20 @@ struct {
 /* Kinds of losses: waits that a table had no room for or whose end was missed, and copies that the ring buffer had no room for. */
 #define MISSING_WAITS 0
 #define MISSING_COPIES 1
+
+/* A phase of a task: in a wait for a futex that began before the programs were attached. */
+#define EARLIER 4
+
+/* Whether such waits are listed and counted. */
+const volatile __u32 earlier = 0;
+
+/* How many of the counted waits are such. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} earlier_waits SEC(".maps");
 
 static const struct sums no_sums;
 
@@ -317,40 +342,42 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	if (!waits_for_futex(task, regs, nr))
 		return 0;
 	known = storage(task);
-	if (known && known->state == FOLLOWED)
+	if (known && known->state == FOLLOWED) {
+		known->phase = INSIDE;
 		known->start = bpf_ktime_get_ns();
+	}
 	return 0;
 }
 
-static __always_inline void read_registers(struct copy *copy, struct pt_regs *regs)
+static __always_inline void read_registers(__u64 *registers, struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
 	struct pt_regs___lock *more = (void *)regs;
 
 	/* The instruction pointer, then the registers in DWARF's order. */
-	copy->registers[0] = regs->ip;
-	copy->registers[1] = 0;
-	copy->registers[2] = regs->dx;
-	copy->registers[3] = regs->cx;
-	copy->registers[4] = regs->bx;
-	copy->registers[5] = regs->si;
-	copy->registers[6] = regs->di;
-	copy->registers[7] = regs->bp;
-	copy->registers[8] = regs->sp;
-	copy->registers[9] = regs->r8;
-	copy->registers[10] = regs->r9;
-	copy->registers[11] = regs->r10;
-	copy->registers[12] = 0;
-	copy->registers[13] = more->r12;
-	copy->registers[14] = more->r13;
-	copy->registers[15] = more->r14;
-	copy->registers[16] = more->r15;
+	registers[0] = regs->ip;
+	registers[1] = 0;
+	registers[2] = regs->dx;
+	registers[3] = regs->cx;
+	registers[4] = regs->bx;
+	registers[5] = regs->si;
+	registers[6] = regs->di;
+	registers[7] = regs->bp;
+	registers[8] = regs->sp;
+	registers[9] = regs->r8;
+	registers[10] = regs->r9;
+	registers[11] = regs->r10;
+	registers[12] = 0;
+	registers[13] = more->r12;
+	registers[14] = more->r13;
+	registers[15] = more->r14;
+	registers[16] = more->r15;
 #else
-	copy->registers[0] = regs->pc;
+	registers[0] = regs->pc;
 #pragma unroll
 	for (int i = 0; i < 31; i++)
-		copy->registers[1 + i] = regs->regs[i];
-	copy->registers[32] = regs->sp;
+		registers[1 + i] = regs->regs[i];
+	registers[32] = regs->sp;
 #endif
 }
 
@@ -402,7 +429,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
-	__u64 ns, hash, sp, now;
+	__u64 ns, hash, sp, now, *number;
 	struct chain *chain;
 	struct copy *copy;
 	__u32 zero = 0;
@@ -412,6 +439,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	now = bpf_ktime_get_ns();
 	ns = now - known->start;
 	known->start = 0;
+	number = known->phase == EARLIER ? bpf_map_lookup_elem(&earlier_waits, &zero) : NULL;
+	if (number)
+		__sync_fetch_and_add(number, 1);
 	/* The value had already changed: the call didn't wait. */
 	if (ret == -EAGAIN)
 		return 0;
@@ -419,7 +449,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	copy = bpf_map_lookup_elem(&copies, &zero);
 	if (!chain || !copy)
 		return count_missing(MISSING_WAITS);
-	read_registers(copy, regs);
+	read_registers(copy->registers, regs);
 	sp = regs->sp;
 	hash = mix(0xcbf29ce484222325ULL, task->tgid);
 	hash = hash_of(chain, hash);
@@ -434,6 +464,36 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		tell(copy);
 	}
 	add(hash, task->tgid, FUTEX, ns);
+	return 0;
+}
+
+/* Lists the waits for futexes in progress, and begins those that began before the programs were attached. */
+SEC("iter/task")
+int list_waits(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct waiting waiting = {};
+	struct pt_regs *regs;
+	struct task *known;
+
+	if (!task || !task->mm)
+		return 0;
+	known = storage(task);
+	if (!known || known->state != FOLLOWED)
+		return 0;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if (!known->start) {
+		if (!earlier || !is_blocked(task) || !waits_for_futex(task, regs, call_of(regs)))
+			return 0;
+		known->phase = EARLIER;
+		known->start = bpf_ktime_get_ns();
+	}
+	waiting.start = known->start;
+	waiting.is_earlier = known->phase == EARLIER;
+	waiting.tid = task->pid;
+	waiting.process = task->tgid;
+	read_registers(waiting.registers, regs);
+	bpf_seq_write(ctx->meta->seq, &waiting, sizeof(waiting));
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "counts.h"
 #include "follow.h"
+#include "progress.h"
 
 #define BUCKET_BITS 2
 #include "histogram.h"

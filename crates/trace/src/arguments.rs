@@ -202,6 +202,7 @@ impl Invocation<'_> {
     fn environment(&self, at: usize) -> String {
         let address = pointer(self.values[at]);
         match self.chunks(at).next() {
+            Some(chunk) if chunk.part == ChunkPart::Element => self.strings(at),
             Some(chunk) if chunk.bytes.is_some() => {
                 let plural = if chunk.index == 1 { "" } else { "s" };
                 format!("{address} /* {} var{plural} */", chunk.index)

@@ -5,10 +5,15 @@ use std::collections::BTreeSet;
 use tare_kernel::bpf::Call;
 use thiserror::Error;
 
+use crate::flags::Flags;
 use crate::names::CallNames;
+use crate::structs;
 
 /// The call classes. A line may continue a class that an earlier line began.
 const CLASSES: &str = include_str!("tables/classes.txt");
+
+/// Classes that strace also accepts without `%`, though some are names of calls.
+const UNMARKED: [&str; 7] = ["desc", "file", "ipc", "memory", "network", "process", "signal"];
 
 /// A word in a list that names neither a call nor a class.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -33,7 +38,7 @@ pub struct CallSelection {
 impl CallSelection {
     /// Parses a comma-separated list of names, patterns (`epoll_*`) and classes. `!` before a word excludes it; before
     /// the first word it negates the whole list, as in strace. A leading `trace=` or `t=` is
-    /// ignored (`strace -e`); `all` and `none` are accepted.
+    /// ignored (`strace -e`); `all` and `none` are accepted. A name after `?` may be unknown.
     ///
     /// # Errors
     /// Fails if a word names neither a call nor a class.
@@ -100,6 +105,48 @@ impl CallSelection {
     }
 }
 
+/// A selection of signals by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignalSelection {
+    /// Bits of the excluded signals, from signal 1 on.
+    excluded: u64,
+}
+
+impl SignalSelection {
+    /// Parses a comma-separated list of names with or without `SIG`, or numbers. `!` before the
+    /// list excludes its signals; `all` and `none` are accepted. `None` for an unknown signal.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let flags = Flags::default();
+        let (text, is_negated) = text.strip_prefix('!').map_or((text, false), |rest| (rest, true));
+        let mut selected = 0_u64;
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            selected |= match word {
+                "all" => u64::MAX,
+                "none" => 0,
+                _ => 1 << (find_signal(&flags, word)? - 1),
+            };
+        }
+        Some(Self { excluded: if is_negated { selected } else { !selected } })
+    }
+
+    /// Whether this signal is selected.
+    #[must_use]
+    pub fn has(&self, number: u32) -> bool {
+        !(1..=64).contains(&number) || self.excluded >> (number - 1) & 1 == 0
+    }
+}
+
+/// Returns the number of a signal.
+fn find_signal(flags: &Flags, word: &str) -> Option<u32> {
+    if let Ok(number) = word.parse() {
+        return (1..=64).contains(&number).then_some(number);
+    }
+    let word = word.to_ascii_uppercase();
+    let word = word.strip_prefix("SIG").unwrap_or(&word);
+    (1..=64).find(|number| structs::signal(flags, *number).strip_prefix("SIG") == Some(word))
+}
+
 /// Returns the calls that a name or class stands for; `%net` is `%network`.
 fn find_calls(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, UnknownCall> {
     if let Some(class) = word.strip_prefix('%') {
@@ -114,9 +161,17 @@ fn find_calls(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, U
             Ok(found)
         };
     }
+    if UNMARKED.contains(&word) {
+        return find_calls(names, &format!("%{word}"));
+    }
+    let (word, is_optional) = word.strip_prefix('?').map_or((word, false), |word| (word, true));
     let all = names.calls().map(|(_, name)| name);
     let found: BTreeSet<_> = all.filter(|name| matches(word.as_bytes(), name.as_bytes())).collect();
-    if found.is_empty() { Err(UnknownCall::Call(word.to_owned())) } else { Ok(found) }
+    if found.is_empty() && !is_optional {
+        Err(UnknownCall::Call(word.to_owned()))
+    } else {
+        Ok(found)
+    }
 }
 
 /// Whether a name matches a pattern, in which `*` stands for any text and `?` for any character.
@@ -165,6 +220,21 @@ mod tests {
         assert!(!has("epoll_*", "poll") && has("!open*", "read") && !has("!open*", "openat"));
         assert!(has("pread?4", "pread64") && !has("pread?4", "pread"));
         assert_eq!(CallSelection::parse("nosuch*"), Err(UnknownCall::Call("nosuch*".to_owned())));
+    }
+
+    #[test]
+    fn accepts_strace_s_older_class_names_and_optional_calls() {
+        assert!(has("trace=file", "openat") && has("network", "bind") && has("signal", "kill"));
+        assert!(!has("trace=file", "read") && has("?no_such_call,read", "read"));
+    }
+
+    #[test]
+    fn selects_and_excludes_signals() {
+        let has = |text: &str, number| SignalSelection::parse(text).unwrap().has(number);
+        assert!(has("SIGTERM,chld", 15) && has("SIGTERM,chld", 17) && !has("SIGTERM", 9));
+        assert!(has("!SIGTERM", 9) && !has("!SIGTERM", 15) && has("all", 64));
+        assert!(!has("none", 15) && has("15", 15) && SignalSelection::default().has(15));
+        assert_eq!(SignalSelection::parse("SIGNOPE"), None);
     }
 
     #[test]

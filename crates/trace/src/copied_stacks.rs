@@ -49,6 +49,11 @@ impl CopiedStacks {
         self.queue.push(time_ns, record);
     }
 
+    /// Returns the address spaces as of the last drain.
+    pub(crate) fn spaces(&mut self) -> Option<&mut Stacks> {
+        self.mappings.stacks()
+    }
+
     /// Stops following mappings; records so far remain.
     pub(crate) fn stop(&mut self) {
         self.mappings.stop();

@@ -17,6 +17,9 @@ const TCP_LISTEN: u16 = 10;
 impl Invocation<'_> {
     /// Formats the file of an argument's descriptor, in `<` and `>`; empty if the file is unknown.
     pub(crate) fn descriptor(&self, at: u8) -> String {
+        if self.descriptors == DescriptorInfo::Number {
+            return String::new();
+        }
         let chunks = || self.chunks(usize::from(at));
         let description = chunks()
             .find(|chunk| chunk.part == ChunkPart::Description)

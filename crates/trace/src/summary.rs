@@ -67,6 +67,17 @@ impl CallRow {
     }
 }
 
+/// A call that hadn't returned when the trace ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnfinishedCall {
+    /// The call's name.
+    pub call: Cow<'static, str>,
+    /// The thread.
+    pub tid: u32,
+    /// Whether the call began before the trace.
+    pub is_begun_before: bool,
+}
+
 /// The rows of each subject, sorted by total duration.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -74,6 +85,8 @@ pub struct Summary {
     pub subjects: Vec<(Subject, Vec<CallRow>)>,
     /// Number of calls that began before the trace and returned during it, by name.
     pub begun_before: BTreeMap<Cow<'static, str>, u64>,
+    /// Calls in progress at the end.
+    pub in_progress: Vec<UnfinishedCall>,
     /// Calls that didn't fit in the table; with perf events, also lost records.
     pub missing_calls: u64,
     /// Errors of counted calls that didn't fit.
@@ -101,9 +114,20 @@ impl Summary {
         for (call, number) in earlier.filter(|(call, _)| chosen.has_call(&names, **call)) {
             *begun_before.entry(names.name(*call)).or_default() += number;
         }
+        let in_progress = sums.in_progress.iter();
+        let in_progress = in_progress.filter(|call| chosen.has_call(&names, call.call));
+        let mut in_progress: Vec<_> = in_progress
+            .map(|call| UnfinishedCall {
+                call: names.name(call.call),
+                tid: call.tid,
+                is_begun_before: call.start_ns.is_none(),
+            })
+            .collect();
+        in_progress.sort();
         Self {
             subjects,
             begun_before,
+            in_progress,
             missing_calls: sums.missing_calls,
             missing_errors: sums.missing_errors,
         }

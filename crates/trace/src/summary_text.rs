@@ -14,7 +14,7 @@ use tare_kernel::procfs;
 
 use crate::names::Abi;
 use crate::sched::histogram_lines;
-use crate::summary::{CallRow, Subject, Summary};
+use crate::summary::{CallRow, Subject, Summary, UnfinishedCall};
 
 impl Summary {
     /// Formats one table per subject, with a histogram below each row if `histograms`.
@@ -32,6 +32,16 @@ impl Summary {
             rows.iter().map(|row| call(subject, row)).collect::<Vec<_>>()
         };
         self.subjects.iter().flat_map(rows).collect()
+    }
+
+    /// Returns one object per call in progress at the end.
+    #[must_use]
+    pub fn in_progress_json(&self) -> Vec<Value> {
+        let object = |unfinished: &UnfinishedCall| {
+            let UnfinishedCall { call, tid, is_begun_before } = unfinished;
+            json!({ "call": call, "tid": tid, "begun_before": is_begun_before })
+        };
+        self.in_progress.iter().map(object).collect()
     }
 }
 
@@ -90,6 +100,11 @@ fn text(out: &mut String, histograms: bool, summary: &Summary) -> fmt::Result {
         let calls: Vec<_> =
             summary.begun_before.iter().map(|(name, number)| format!("{name} {number}")).collect();
         writeln!(out, "begun before the trace, not in the table: {}", calls.join(", "))?;
+    }
+    for unfinished in &summary.in_progress {
+        let UnfinishedCall { call, tid, is_begun_before } = unfinished;
+        let since = if *is_begun_before { ", begun before the trace" } else { "" };
+        writeln!(out, "still in progress: {call} of thread {tid}{since}")?;
     }
     for (number, noun) in
         [(summary.missing_calls, "system call"), (summary.missing_errors, "error")]

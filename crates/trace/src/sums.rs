@@ -12,7 +12,7 @@ const MOST: usize = 65_536;
 
 /// Sums calls, in total or by thread or cgroup.
 #[derive(Debug)]
-pub(crate) struct CallAdder {
+pub struct CallAdder {
     by: SumKey,
     calls: HashMap<(u64, Call), CallSums>,
     names: HashMap<u32, [u8; 16]>,
@@ -22,7 +22,9 @@ pub(crate) struct CallAdder {
 }
 
 impl CallAdder {
-    pub(crate) fn new(by: SumKey) -> Self {
+    /// Creates empty sums.
+    #[must_use]
+    pub fn new(by: SumKey) -> Self {
         Self {
             by,
             calls: HashMap::new(),
@@ -32,8 +34,9 @@ impl CallAdder {
         }
     }
 
-    pub(crate) fn add(&mut self, record: TraceRecord<'_>) {
-        match record {
+    /// Adds a record.
+    pub fn add(&mut self, record: &TraceRecord<'_>) {
+        match *record {
             TraceRecord::Name { tid, comm, .. } if self.by == SumKey::Thread => {
                 let mut name = [0; 16];
                 for (to, from) in name.iter_mut().take(15).zip(comm) {
@@ -102,7 +105,7 @@ impl CallAdder {
 
     /// Takes the sums out, with the names of exited threads as far as records had them. The names
     /// of running threads are in /proc.
-    pub(crate) fn take_sums(&mut self) -> Sums {
+    pub fn take_sums(&mut self) -> Sums {
         self.sums.calls = self.calls.drain().map(|(_, sums)| sums).collect();
         std::mem::take(&mut self.sums)
     }

@@ -40,6 +40,73 @@ fn escape(text: &mut String, byte: u8, digit_follows: bool) {
     text.push_str(named);
 }
 
+/// Which strings are printed in hexadecimal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HexStrings {
+    /// None.
+    #[default]
+    Nothing,
+    /// Strings with bytes other than printable ASCII and white space (`strace -x`).
+    NotText,
+    /// All (`strace -xx`).
+    All,
+}
+
+/// Replaces the strings in a call's formatted arguments by hexadecimal ones.
+pub(crate) fn in_hex(arguments: &str, which: HexStrings) -> String {
+    let mut out = String::new();
+    let mut rest = arguments;
+    while let Some((before, after)) = rest.split_once('"') {
+        let (bytes, length) = unquoted(after);
+        let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t'..=b'\r');
+        out.push_str(before);
+        if which == HexStrings::All || !bytes.iter().all(is_text) {
+            let digits: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+            let _ = write!(out, "\"{digits}\"");
+        } else {
+            let _ = write!(out, "\"{}\"", &after[..length]);
+        }
+        rest = after.get(length + 1..).unwrap_or_default();
+    }
+    out + rest
+}
+
+/// Returns the bytes of a quoted string up to its closing quote, and the length of its text.
+fn unquoted(text: &str) -> (Vec<u8>, usize) {
+    let source = text.as_bytes();
+    let mut bytes = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = source.get(at).filter(|byte| **byte != b'"') {
+        at += 1;
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let escape = source.get(at).copied().unwrap_or(b'\\');
+        at += 1;
+        bytes.push(match escape {
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 0x0b,
+            b'f' => 0x0c,
+            b'r' => b'\r',
+            b'x' => {
+                let digits = text.get(at..at + 2).unwrap_or_default();
+                at += digits.len();
+                u8::from_str_radix(digits, 16).unwrap_or(b'?')
+            }
+            b'0'..=b'7' => {
+                let digits = source[at - 1..].iter().take(3);
+                let digits = digits.take_while(|byte| matches!(**byte, b'0'..=b'7')).count();
+                at += digits - 1;
+                u8::from_str_radix(&text[at - digits..at], 8).unwrap_or(b'?')
+            }
+            other => other,
+        });
+    }
+    (bytes, at)
+}
+
 /// Formats a path without quotes; angle brackets in it are escaped.
 pub(crate) fn path(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -96,6 +163,20 @@ mod tests {
     #[test]
     fn escapes_angle_brackets_in_paths() {
         assert_eq!(path(b"a<b>1\x1b\n"), r"a\74b\0761\33\n");
+    }
+
+    #[test]
+    fn prints_strings_in_hexadecimal() {
+        let line = format!("3, {}, {}, 7", quoted(b"a\"\n"), quoted(b"\x80\x001"));
+        let strange = r#"3, "a\"\n", "\x80\x00\x31", 7"#;
+        assert_eq!(in_hex(&line, HexStrings::NotText), strange);
+        let all = r#"3, "\x61\x22\x0a", "\x80\x00\x31", 7"#;
+        assert_eq!(in_hex(&line, HexStrings::All), all);
+        for byte in 0..=255 {
+            let bytes = [byte, b'7', byte];
+            assert_eq!(unquoted(&quoted(&bytes)[1..]).0, bytes);
+        }
+        assert_eq!(in_hex("\"cut", HexStrings::All), r#""\x63\x75\x74""#);
     }
 
     #[test]

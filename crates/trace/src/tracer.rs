@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{
-    BpfError, Call, CallPlan, CallRecord, CallSummary, Calls, FollowedTasks, PerfFallback, SumKey,
-    Sums, TaskEvent,
+    BpfError, Call, CallBeginning, CallInProgress, CallPlan, CallRecord, CallSummary, Calls,
+    FollowedTasks, PerfFallback, SumKey, Sums, TaskEvent,
 };
 use tare_kernel::host::Host;
+use tare_kernel::timestamp::monotonic_ns;
 use thiserror::Error;
 
 use crate::perf::{PerfError, PerfEvents, PerfOptions};
@@ -186,6 +187,7 @@ impl Tracer {
         let Self { source, missed } = self;
         match source {
             CallSource::Bpf(calls) => {
+                hand_over_earlier(calls, &mut each)?;
                 if is_over {
                     calls.stop();
                 }
@@ -227,6 +229,25 @@ impl Tracer {
     }
 }
 
+/// Hands over the calls that were in progress when the programs were attached.
+fn hand_over_earlier<E>(
+    calls: &mut Calls,
+    each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    for (earlier, memory) in calls.take_begun_before() {
+        let event = TaskEvent::Enter {
+            call: earlier.call,
+            values: earlier.values,
+            memory: &memory,
+            beginning: CallBeginning::BeforeTrace,
+        };
+        let CallInProgress { tid, process, .. } = earlier;
+        let record = CallRecord { time_ns: monotonic_ns(), tid, process, missed: 0, event };
+        each(TraceRecord::Task { record, cgroup: 0 })?;
+    }
+    Ok(())
+}
+
 impl MergedCalls {
     fn drain<E>(
         &mut self,
@@ -235,6 +256,7 @@ impl MergedCalls {
         mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { calls, queue, between } = self;
+        hand_over_earlier(calls, &mut each)?;
         if is_over {
             between.stop();
             calls.stop();
@@ -325,11 +347,14 @@ impl SumTracer {
     }
 
     /// Adds the records so far; `is_over` ends the trace.
-    pub fn drain(&mut self, is_over: bool) {
+    ///
+    /// # Errors
+    /// [`TraceError::Bpf`] if the calls in progress at the end can't be listed.
+    pub fn drain(&mut self, is_over: bool) -> Result<(), TraceError> {
         match &mut self.0 {
             SumSource::Bpf(programs) => {
                 if is_over {
-                    programs.stop();
+                    programs.stop().map_err(TraceError::Bpf)?;
                 }
             }
             SumSource::Perf(perf, adder) => {
@@ -337,11 +362,12 @@ impl SumTracer {
                     perf.stop();
                 }
                 let Ok(()) = perf.drain(is_over, |record| {
-                    adder.add(record);
+                    adder.add(&record);
                     Ok::<_, Infallible>(())
                 });
             }
         }
+        Ok(())
     }
 
     /// Reads the sums since the start; those from perf events begin anew after each call.

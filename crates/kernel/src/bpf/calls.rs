@@ -1,7 +1,9 @@
 //! Records of system calls, with the memory that their arguments point to, and of forks, exits and
 //! signals: `bpf/calls.bpf.c`.
 
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
 
 use aya::Pod;
 use aya::maps::Array;
@@ -9,6 +11,7 @@ use aya::maps::Array;
 use super::error::BpfError;
 use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
+use super::progress::{self, CallInProgress};
 use super::record_ring::RecordRing;
 
 /// The part of an argument's memory that the programs copy. Sizes are in bytes.
@@ -349,6 +352,8 @@ pub struct CallRecord<'a> {
     pub event: TaskEvent<'a>,
 }
 
+/// Most bytes that are read of an argument's memory of a call in progress.
+const MOST: usize = 4096;
 /// Bytes of `struct record` before its values.
 const HEADER: usize = 32;
 const VALUES: usize = 48;
@@ -414,6 +419,8 @@ pub struct Calls {
     /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     ring: RecordRing,
+    /// Calls in progress when the programs were attached, with the memory of their arguments.
+    begun_before: Vec<(CallInProgress, Vec<u8>)>,
 }
 
 impl Calls {
@@ -442,8 +449,12 @@ impl Calls {
             .record_ring(ring_bytes)
             .constant("descriptors", descriptors)
             .load()?;
+        let are_running = matches!(follow, FollowedTasks::Processes(_));
+        if are_running {
+            progress::load(&mut loaded);
+        }
         let mut calls: Array<_, RawCall> = loaded.take_map("calls")?;
-        for (call, plan) in plans {
+        for (call, plan) in &plans {
             let arguments = plan.arguments.map(|(copied, when)| RawArgument::new(copied, when));
             let wanted = 1 | u32::from(plan.returns_descriptor) << 1;
             let raw = RawCall { wanted, above_stack: plan.above_stack, arguments };
@@ -451,7 +462,15 @@ impl Calls {
         }
         let ring = RecordRing::take(&mut loaded)?;
         loaded.start(follow)?;
-        Ok(Self { programs: Some(loaded), ring })
+        let mut begun_before = Vec::new();
+        if are_running {
+            let plans: HashMap<Call, CallPlan> = plans.into_iter().collect();
+            for call in progress::list(&mut loaded)? {
+                let plan = plans.get(&call.call).filter(|_| call.start_ns.is_none());
+                begun_before.extend(plan.map(|plan| (call.clone(), read_memory(&call, plan))));
+            }
+        }
+        Ok(Self { programs: Some(loaded), ring, begun_before })
     }
 
     /// Returns the descriptor to wait for: each record wakes the reader while more than an eighth
@@ -471,6 +490,12 @@ impl Calls {
         self.ring.drain(self.programs.is_some(), each)
     }
 
+    /// Takes out the calls of running processes that were in progress when the programs were
+    /// attached, with the chunks of their arguments. No record of such a thread is older.
+    pub fn take_begun_before(&mut self) -> Vec<(CallInProgress, Vec<u8>)> {
+        std::mem::take(&mut self.begun_before)
+    }
+
     /// Unloads the programs; written records remain readable.
     pub fn stop(&mut self) {
         self.programs = None;
@@ -483,6 +508,49 @@ impl Calls {
     pub fn missing(&self) -> Result<u64, BpfError> {
         self.ring.missing()
     }
+}
+
+/// Reads the memory that the plan copies when a call begins, as chunks. It is empty if the
+/// thread has left the call, or its memory can't be read.
+fn read_memory(call: &CallInProgress, plan: &CallPlan) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let Some(memory) = call.open_memory() else { return payload };
+    for (argument, (rule, time)) in (0_u8..).zip(plan.arguments) {
+        let address = call.values[usize::from(argument)];
+        if !time.enter || address == 0 {
+            continue;
+        }
+        let wanted = match rule {
+            CopyRule::Text(most) => usize::from(most),
+            CopyRule::Bytes(size) => usize::from(size),
+            CopyRule::Items { count, size, most } => {
+                let count = call.values.get(usize::from(count)).copied().unwrap_or(0);
+                let bytes = count.saturating_mul(size.into()).min(most.into());
+                usize::try_from(bytes).unwrap_or(0)
+            }
+            _ => continue,
+        };
+        let mut bytes = vec![0; wanted.min(MOST)];
+        let length = memory.read_at(&mut bytes, address).unwrap_or(0);
+        bytes.truncate(length);
+        if let CopyRule::Text(_) = rule
+            && let Some(end) = bytes.iter().position(|byte| *byte == 0)
+        {
+            bytes.truncate(end + 1);
+        }
+        push_chunk(&mut payload, argument, (length > 0 || wanted == 0).then_some(&bytes));
+    }
+    payload
+}
+
+/// Appends a chunk of an argument's memory, which couldn't be read without `bytes`.
+fn push_chunk(payload: &mut Vec<u8>, argument: u8, bytes: Option<&Vec<u8>>) {
+    let unreadable = if bytes.is_some() { 0 } else { 0x80 };
+    let bytes = bytes.map_or(&[][..], Vec::as_slice);
+    payload.extend(u32::try_from(bytes.len()).unwrap_or(0).to_ne_bytes());
+    payload.extend([argument, unreadable, 0, 0]);
+    payload.extend(bytes);
+    payload.resize(payload.len().next_multiple_of(8), 0);
 }
 
 #[cfg(test)]
@@ -520,5 +588,15 @@ mod tests {
         assert!(description.is_disconnected && !description.is_unlinked);
         assert_eq!((description.local[0], description.remote[15]), (32, 63));
         assert_eq!(FileDescription::parse(&bytes[..63]), None);
+    }
+
+    #[test]
+    fn chunks_have_the_layout_of_the_programs() {
+        let mut payload = Vec::new();
+        push_chunk(&mut payload, 1, Some(&b"abc".to_vec()));
+        push_chunk(&mut payload, 2, None);
+        let whole = |argument, bytes| Chunk { argument, part: ChunkPart::Whole, index: 0, bytes };
+        let found: Vec<_> = chunks(&payload).collect();
+        assert_eq!(found, [whole(1, Some(&b"abc"[..])), whole(2, None)]);
     }
 }

@@ -1,6 +1,8 @@
 //! Waits for kernel locks and futexes, summed up by call chain: `bpf/lock.bpf.c`.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
@@ -8,9 +10,16 @@ use aya::maps::{Array, HashMap, MapData, RingBuf};
 use super::error::BpfError;
 use super::follow::FollowedTasks;
 use super::object::{self, LoadedObject, ObjectLoader};
+use crate::timestamp::monotonic_ns;
 
 const FRAMES: usize = 24;
 const REGISTERS: usize = 33;
+/// Index of the stack pointer in a copy's registers.
+const STACK_POINTER: usize = if cfg!(target_arch = "aarch64") { 32 } else { 8 };
+/// Most bytes of a stack.
+const STACK: usize = 8192;
+/// The iterator program that lists waits in progress.
+const LIST: &str = "list_waits";
 /// Bytes of `struct copy` before the stack.
 const COPY: usize = 32 + 8 * REGISTERS;
 /// Marks a futex in the flags of a key.
@@ -120,6 +129,59 @@ impl<'a> FutexStack<'a> {
     }
 }
 
+/// A wait for a futex in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FutexWait {
+    /// Its beginning in nanoseconds of `CLOCK_MONOTONIC`, or the beginning of the trace.
+    pub start_ns: u64,
+    /// Whether it began before the trace.
+    pub is_earlier: bool,
+    /// The thread, in the initial pid namespace.
+    pub tid: u32,
+    /// The thread's registers and stack, as the bytes for [`FutexStack::parse`].
+    pub copy: Vec<u8>,
+}
+
+impl FutexWait {
+    /// Bytes of `struct waiting`.
+    const SIZE: usize = 24 + 8 * REGISTERS;
+
+    /// Parses a record of the iterator, and reads the thread's stack.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let registers = bytes.get(24..Self::SIZE)?;
+        let tid = word(16)?;
+        let pointer = long(24 + 8 * STACK_POINTER)?;
+        let stack = read_stack(tid, pointer, long(24)?);
+        let mut copy = Vec::with_capacity(COPY + stack.len());
+        copy.extend(monotonic_ns().to_ne_bytes());
+        copy.extend(0_u64.to_ne_bytes());
+        copy.extend(tid.to_ne_bytes());
+        copy.extend(word(20)?.to_ne_bytes());
+        copy.extend((stack.len() as u64).to_ne_bytes());
+        copy.extend(registers);
+        copy.extend(stack);
+        Some(Self { start_ns: long(0)?, is_earlier: long(8)? != 0, tid, copy })
+    }
+}
+
+/// Reads the top of a waiting thread's stack; empty if the thread waits no longer. In another pid
+/// namespace the id may be another thread's, so that `/proc` must show the same registers.
+fn read_stack(tid: u32, stack_pointer: u64, instruction: u64) -> Vec<u8> {
+    let read = || {
+        let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+        let shown = format!(" {stack_pointer:#x} {instruction:#x}");
+        let memory =
+            text.trim_end().ends_with(&shown).then(|| File::open(format!("/proc/{tid}/mem")));
+        let mut stack = vec![0; STACK];
+        let length = memory?.ok()?.read_at(&mut stack, stack_pointer).ok()?;
+        stack.truncate(length);
+        Some(stack)
+    };
+    read().unwrap_or_default()
+}
+
 /// Programs that sum up waits. Dropping it unloads them.
 pub struct Locks {
     /// `None` after [`Self::stop`].
@@ -127,6 +189,7 @@ pub struct Locks {
     ring: RingBuf<MapData>,
     by_chain: HashMap<MapData, LockKey, RawSums>,
     chains: HashMap<MapData, u64, LockFrames>,
+    earlier_waits: Array<MapData, u64>,
     missing: Array<MapData, u64>,
 }
 
@@ -149,12 +212,24 @@ impl Locks {
         if futexes {
             programs.extend(["sys_exit", "sys_enter"]);
         }
-        let mut loaded = ObjectLoader::new(object::LOCK, &programs).follow(follow).load()?;
+        let are_running = matches!(follow, FollowedTasks::Processes(_));
+        let mut loaded = ObjectLoader::new(object::LOCK, &programs)
+            .follow(follow)
+            .constant("earlier", are_running.into())
+            .load()?;
+        if futexes {
+            // A kernel may lack the program's helpers; waits in progress are then unknown.
+            let _ = loaded.load_task_iterator(LIST);
+        }
         loaded.start(follow)?;
+        if are_running && loaded.is_loaded(LIST) {
+            loaded.visit_tasks(LIST)?;
+        }
         Ok(Self {
             ring: loaded.take_map("ring")?,
             by_chain: loaded.take_map("by_chain")?,
             chains: loaded.take_map("chains")?,
+            earlier_waits: loaded.take_map("earlier_waits")?,
             missing: loaded.take_map("missing")?,
             programs: Some(loaded),
         })
@@ -171,6 +246,28 @@ impl Locks {
         while let Some(bytes) = self.ring.next() {
             each(&bytes);
         }
+    }
+
+    /// Lists the waits for futexes in progress; none after [`Self::stop`].
+    ///
+    /// # Errors
+    /// Fails if the kernel can't visit its tasks.
+    pub fn waits_in_progress(&mut self) -> Result<Vec<FutexWait>, BpfError> {
+        let Some(programs) = self.programs.as_mut().filter(|programs| programs.is_loaded(LIST))
+        else {
+            return Ok(Vec::new());
+        };
+        let bytes = programs.visit_tasks(LIST)?;
+        Ok(bytes.chunks_exact(FutexWait::SIZE).filter_map(FutexWait::parse).collect())
+    }
+
+    /// Returns how many of the counted waits began before the trace. Their time counts from its
+    /// start.
+    ///
+    /// # Errors
+    /// Fails if the map can't be read.
+    pub fn earlier_waits(&self) -> Result<u64, BpfError> {
+        Ok(self.earlier_waits.get(&0, 0)?)
     }
 
     /// Unloads the programs; the sums remain readable.

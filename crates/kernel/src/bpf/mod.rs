@@ -14,6 +14,7 @@ mod lock;
 pub(crate) mod object;
 mod off_cpu;
 mod programs;
+mod progress;
 mod record_ring;
 mod sched;
 mod summary;
@@ -26,12 +27,13 @@ pub use calls::{
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};
-pub use lock::{FutexStack, LockKind, LockSums, Locks};
+pub use lock::{FutexStack, FutexWait, LockKind, LockSums, Locks};
 pub use off_cpu::{
     OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
     WaitState, Waker,
 };
 pub use programs::{LoadedFunction, LoadedProgram, loaded_programs};
+pub use progress::CallInProgress;
 pub(crate) use record_ring::RecordRing;
 pub use sched::{SchedEvent, SchedEvents, SchedRecord, SchedTask};
 pub use summary::{CallSummary, CallSums, SumKey, Sums, ThreadName};

@@ -6,6 +6,7 @@
 //!   start         marks the followed tasks, then attaches the programs
 //! ```
 
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
@@ -178,20 +179,27 @@ impl LoadedObject {
         self.program::<&mut Iter>(name)?.load("task", &types).map_err(program_error(name))
     }
 
-    /// Runs a loaded iterator once for each task.
-    pub(crate) fn visit_tasks(&mut self, name: &'static str) -> Result<(), BpfError> {
+    /// Whether a program of this name is loaded.
+    pub(crate) fn is_loaded(&self, name: &str) -> bool {
+        self.ebpf.program(name).is_some_and(|program| program.fd().is_ok())
+    }
+
+    /// Runs a loaded iterator once for each task. Returns the bytes that it wrote.
+    pub(crate) fn visit_tasks(&mut self, name: &'static str) -> Result<Vec<u8>, BpfError> {
         let program: &mut Iter = self.program(name)?;
         let link = program.attach().and_then(|link| program.take_link(link));
         let errno = |error: &std::io::Error| {
             error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
         };
-        let file = link.map_err(program_error(name))?.into_file().map_err(|error| match error {
-            LinkError::SyscallError(SyscallError { io_error, .. }) => errno(&io_error),
-            _ => Errno::IO,
-        })?;
+        let mut file =
+            link.map_err(program_error(name))?.into_file().map_err(|error| match error {
+                LinkError::SyscallError(SyscallError { io_error, .. }) => errno(&io_error),
+                _ => Errno::IO,
+            })?;
         // Reading the link's file runs the program.
-        let copied = std::io::copy(&mut &file, &mut std::io::sink());
-        Ok(copied.map(drop).map_err(|error| errno(&error))?)
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| errno(&error))?;
+        Ok(bytes)
     }
 
     /// Loads a program that is attached to functions ([`Self::probe`]).

@@ -8,6 +8,7 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use super::error::BpfError;
 use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
+use super::progress::{self, CallInProgress};
 use crate::histogram::Histogram;
 
 /// The scope of a sum, besides the call.
@@ -89,6 +90,8 @@ pub struct Sums {
     /// Calls that began before the trace and returned during it. They aren't part of `calls`,
     /// because their duration is unknown.
     pub begun_before: BTreeMap<Call, u64>,
+    /// Calls in progress when the sums were read. Only those of running processes are known.
+    pub in_progress: Vec<CallInProgress>,
     /// Calls that the kernel's table of sums had no room for.
     pub missing_calls: u64,
     /// Errors that the kernel's table had no room for.
@@ -100,6 +103,8 @@ pub struct CallSummary {
     /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     by: SumKey,
+    /// The calls in progress when the programs were unloaded.
+    in_progress: Vec<CallInProgress>,
     by_call: PerCpuArray<MapData, RawSums>,
     by_scope: HashMap<MapData, RawKey, RawSums>,
     errors: HashMap<MapData, RawKey, u64>,
@@ -135,9 +140,13 @@ impl CallSummary {
             loader = loader.program("sched_process_exit");
         }
         let mut loaded = loader.load()?;
+        if let FollowedTasks::Processes(_) = follow {
+            progress::load(&mut loaded);
+        }
         loaded.start(follow)?;
         Ok(Self {
             by,
+            in_progress: Vec::new(),
             by_call: loaded.take_map("by_call")?,
             by_scope: loaded.take_map("by_scope")?,
             errors: loaded.take_map("errors")?,
@@ -149,8 +158,14 @@ impl CallSummary {
     }
 
     /// Unloads the programs; the sums remain readable.
-    pub fn stop(&mut self) {
-        self.programs = None;
+    ///
+    /// # Errors
+    /// Fails if the calls in progress can't be listed.
+    pub fn stop(&mut self) -> Result<(), BpfError> {
+        if let Some(mut programs) = self.programs.take() {
+            self.in_progress = progress::list(&mut programs)?;
+        }
+        Ok(())
     }
 
     /// Returns the sums so far.
@@ -197,6 +212,7 @@ impl CallSummary {
         Ok(Sums {
             calls,
             begun_before,
+            in_progress: self.in_progress.clone(),
             ended: self.threads.iter().collect::<Result<_, _>>()?,
             missing_calls: self.missing.get(&0, 0)?,
             missing_errors: self.missing.get(&1, 0)?,

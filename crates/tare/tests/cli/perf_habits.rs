@@ -31,7 +31,7 @@ fn refuses(words: &[&str], answer: &str) {
 #[test]
 fn mistakes_are_answered_in_one_line() {
     for command in ["trace", "sched", "lock"] {
-        refuses(&[command, "-c", "true"], "there is no option '-c' here");
+        refuses(&[command, "-j", "true"], "there is no option '-j' here");
         refuses(&[command, "--outptu", "x", "true"], "a similar one is '--output'");
     }
     refuses(&["report", "--sort", "coom"], "nearest: comm");
@@ -274,7 +274,9 @@ fn calls_are_chosen_and_limited_as_by_perf() {
     let faults = stderr(&trace(&["-e", "page-faults"]));
     assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
     assert!(stderr(&trace(&["--no-comm"])).contains("openat("), "as without it");
-    refuses(&["trace", "-S", "true"], "`tare trace -s CMD` totals");
+    let both = stderr(&trace(&["-S", "-e", "openat"]));
+    assert!(both.contains("openat(") && both.contains("total"), "{both}");
+    refuses(&["trace", "--show-cpu", "true"], "then `tare script`");
 }
 
 #[test]

@@ -69,6 +69,11 @@ fn typed(option: &PerfOption) -> Vec<String> {
     [Some(option.typed()), value].into_iter().flatten().collect()
 }
 
+/// Whether a letter has strace's meaning, not perf's.
+fn is_of_strace(command: &str, letter: char) -> bool {
+    command == "trace" && ['C', 't'].contains(&letter)
+}
+
 #[test]
 fn refuses_unsupported_options_with_the_tables_reason() {
     let mut refused = 0;
@@ -77,7 +82,8 @@ fn refuses_unsupported_options_with_the_tables_reason() {
             if option.state == Support::Same || option.is_accepted() {
                 continue;
             }
-            let letter = option.short.map(|short| vec![format!("-{short}")]);
+            let letter = option.short.filter(|short| !is_of_strace(command, *short));
+            let letter = letter.map(|short| vec![format!("-{short}")]);
             for words in [Some(typed(&option)), letter].into_iter().flatten() {
                 let output = tare().arg(command).args(&words).output().unwrap();
                 let said = stderr(&output);

@@ -117,6 +117,20 @@ impl ProcessGuard {
         )
     }
 
+    /// Waits until the process exits.
+    pub(crate) fn wait_for_exit(&mut self) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.0.try_wait().expect("it is this process's child").is_none() {
+            assert!(Instant::now() < end, "the process doesn't exit");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Takes the pipe of its output.
+    pub(crate) fn take_stdout(&mut self) -> std::process::ChildStdout {
+        self.0.stdout.take().expect("its output is piped")
+    }
+
     /// Kills and reaps the process.
     pub(crate) fn end(&mut self) {
         // It may already have exited.

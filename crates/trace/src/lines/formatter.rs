@@ -1,8 +1,10 @@
 //! Turns recorded calls into text: the tables of names, signatures and flags.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use tare_kernel::bpf::{Call, CallPlan, chunks};
+use tare_kernel::bpf::{Call, CallPlan, CopyRule, chunks};
 
 use super::{LineOptions, PendingCall};
 use crate::chosen::CallSelection;
@@ -10,7 +12,35 @@ use crate::flags::Flags;
 use crate::invocation::{DescriptorInfo, Invocation};
 use crate::names::{Abi, CallNames, Errno};
 use crate::registers::ArgumentRegisters;
-use crate::signature::Signatures;
+use crate::result::result;
+use crate::signature::{ArgumentKind, Signatures};
+use crate::text::{self, HexStrings};
+
+/// Options for which calls are printed, and in what form.
+#[derive(Debug)]
+struct CallView {
+    paths: BTreeSet<Vec<u8>>,
+    hex: HexStrings,
+    environments: bool,
+    numbers: bool,
+}
+
+impl CallView {
+    fn new(options: &LineOptions) -> Self {
+        let forms = |path: &Vec<u8>| {
+            let given = path.clone();
+            let resolved = std::fs::canonicalize(OsStr::from_bytes(path)).ok();
+            let resolved = resolved.map(|path| path.into_os_string().into_vec());
+            resolved.into_iter().chain([given])
+        };
+        Self {
+            paths: options.paths.iter().flat_map(forms).collect(),
+            hex: options.hex,
+            environments: options.environments,
+            numbers: options.numbers,
+        }
+    }
+}
 
 /// The tables, and how arguments are printed.
 #[derive(Debug)]
@@ -22,6 +52,7 @@ pub(super) struct CallFormatter {
     /// Bytes of strings and buffers to print.
     string: usize,
     descriptors: DescriptorInfo,
+    view: CallView,
     /// Pointers are printed as addresses: no memory was copied.
     pub(super) only_pointers: bool,
 }
@@ -35,6 +66,7 @@ impl CallFormatter {
             errnos: Errno::default(),
             string: options.string,
             descriptors: options.descriptors,
+            view: CallView::new(options),
             only_pointers: false,
         }
     }
@@ -42,11 +74,20 @@ impl CallFormatter {
     /// Returns what the kernel has to copy for each of these calls.
     pub(super) fn plans(&self, calls: &CallSelection) -> impl Iterator<Item = (Call, CallPlan)> {
         let string = u16::try_from(self.string).unwrap_or(u16::MAX);
-        let descriptors = self.descriptors > DescriptorInfo::Number;
+        let descriptors = self.descriptors > DescriptorInfo::Number || !self.view.paths.is_empty();
         let numbers = (0..=Call::BEYOND)
             .flat_map(|number| [false, true].map(|compat| Call { number, compat }));
         numbers.filter(|call| calls.has_call(&self.names, *call)).map(move |call| {
-            let plan = |name| self.signatures.plan(name, call.compat, string, descriptors);
+            let plan = |name| {
+                let mut plan = self.signatures.plan(name, call.compat, string, descriptors);
+                for (rule, _) in plan.arguments.iter_mut().filter(|_| self.view.environments) {
+                    if *rule == CopyRule::TextCount {
+                        // One byte more tells whether the string goes on.
+                        *rule = CopyRule::Texts(string.saturating_add(2).min(256));
+                    }
+                }
+                plan
+            };
             (call, self.names.find(call).map_or_else(CallPlan::default, plan))
         })
     }
@@ -86,7 +127,34 @@ impl CallFormatter {
             let call = pending.resumed.as_deref().unwrap_or("system call");
             return format!("<... resuming interrupted {call} ...>");
         }
-        invocation.arguments()
+        let arguments = invocation.arguments();
+        match self.view.hex {
+            HexStrings::Nothing => arguments,
+            which => text::in_hex(&arguments, which),
+        }
+    }
+
+    /// Formats the number that stands before a call's name, if it is printed.
+    pub(super) fn number(&self, call: Call) -> String {
+        if self.view.numbers { format!("[{:4}] ", call.number) } else { String::new() }
+    }
+
+    /// Whether the call names one of the selected paths or a descriptor of it, or no path is
+    /// selected.
+    pub(super) fn names_path(&self, invocation: &Invocation<'_>) -> bool {
+        if self.view.paths.is_empty() {
+            return true;
+        }
+        let kinds = invocation.kinds.unwrap_or_default().iter().enumerate();
+        let paths = kinds.filter(|(_, kind)| matches!(kind, ArgumentKind::Word("path")));
+        let mut paths = paths.filter_map(|(at, _)| invocation.bytes(at));
+        let selected = &self.view.paths;
+        if paths.any(|path| selected.contains(path.strip_suffix(&[0]).unwrap_or(path))) {
+            return true;
+        }
+        let with_files = Invocation { descriptors: DescriptorInfo::Path, ..*invocation };
+        let text = format!("{} {}", with_files.arguments(), result(&with_files, &self.errnos));
+        selected.iter().any(|path| text.contains(&format!("<{}>", text::path(path))))
     }
 
     /// Counts the arguments that are pointers for certain but whose memory could be read neither at
@@ -113,6 +181,8 @@ mod tests {
     use tare_kernel::bpf::CallBeginning;
 
     use super::*;
+    use crate::chosen::SignalSelection;
+    use crate::lines::LineStamps;
 
     fn formatter() -> CallFormatter {
         CallFormatter::new(&LineOptions {
@@ -123,6 +193,12 @@ mod tests {
             min_duration_ns: 0,
             json: false,
             descriptors: DescriptorInfo::Number,
+            signals: SignalSelection::default(),
+            stamps: LineStamps::default(),
+            paths: Vec::new(),
+            hex: HexStrings::Nothing,
+            environments: false,
+            numbers: false,
         })
     }
 
@@ -133,6 +209,7 @@ mod tests {
             call,
             values: [3, 0x1000, 5, 0, 0, 0],
             memory: memory.to_vec(),
+            process: 0,
             time_ns: 0,
             beginning: CallBeginning::Seen,
             prefix: false,

@@ -4,6 +4,7 @@
 
 mod events;
 mod formatter;
+mod stamps;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -12,12 +13,15 @@ use tare_kernel::bpf::{Call, CallBeginning, CallPlan, CallRecord, SignalFate, Ta
 
 use self::events::{quoted, write_frames};
 use self::formatter::CallFormatter;
-use crate::chosen::CallSelection;
+use self::stamps::LineClock;
+pub use self::stamps::{LineStamps, LineTime};
+use crate::chosen::{CallSelection, SignalSelection};
 use crate::invocation::DescriptorInfo;
 use crate::names::Abi;
 use crate::record::{InterveningEvent, TraceRecord};
 use crate::result::result;
 use crate::structs;
+use crate::text::HexStrings;
 
 /// SIGKILL's number, the same on every architecture.
 const SIGKILL: u32 = 9;
@@ -30,6 +34,9 @@ const RESTART_BLOCK: i64 = -516;
 const RESULT_COLUMN: usize = 40;
 /// Nanoseconds after which the beginning of a call that hasn't returned is printed.
 const UNFINISHED_AFTER_NS: u64 = 100_000_000;
+
+/// Stands after a call whose beginning wasn't seen.
+const BEGUN_BEFORE: &str = " <begun before the trace>";
 
 /// Which calls are printed, and how.
 #[derive(Clone, Debug)]
@@ -48,12 +55,26 @@ pub struct LineOptions {
     pub json: bool,
     /// How descriptors are printed.
     pub descriptors: DescriptorInfo,
+    /// The selected signals.
+    pub signals: SignalSelection,
+    /// The times that lines begin with.
+    pub stamps: LineStamps,
+    /// If not empty, only calls are printed that name one of these paths, or a descriptor of it.
+    pub paths: Vec<Vec<u8>>,
+    /// Which strings are printed in hexadecimal.
+    pub hex: HexStrings,
+    /// Whether the environments of executed programs are printed.
+    pub environments: bool,
+    /// Whether each call's number is printed before its name.
+    pub numbers: bool,
 }
 
 /// A call in progress.
 #[derive(Debug)]
 struct PendingCall {
     call: Call,
+    /// The thread's process.
+    process: u32,
     values: [u64; 6],
     /// The memory that was copied when the call began.
     memory: Vec<u8>,
@@ -73,8 +94,8 @@ struct PendingCall {
 struct ThreadLines {
     pending: Option<PendingCall>,
     /// Signals not printed yet. Those that arrived during a call are printed when it returns, and
-    /// ignored ones outside of a call when the next one begins.
-    signals: Vec<String>,
+    /// ignored ones outside of a call when the next one begins. With their times in nanoseconds.
+    signals: Vec<(u64, String)>,
     /// The call chain, if call chains are printed.
     stack: Vec<String>,
     /// The thread's process.
@@ -88,6 +109,7 @@ struct ThreadLines {
 pub struct Lines {
     options: LineOptions,
     formatter: CallFormatter,
+    clock: LineClock,
     threads: HashMap<u32, ThreadLines>,
     /// Threads that haven't exited. With more than one, each line names its thread.
     living: HashSet<u32>,
@@ -109,6 +131,7 @@ impl Lines {
     pub fn new(options: LineOptions) -> Self {
         Self {
             formatter: CallFormatter::new(&options),
+            clock: LineClock::new(options.stamps),
             options,
             threads: HashMap::new(),
             living: HashSet::new(),
@@ -162,6 +185,10 @@ impl Lines {
                 if self.formatter.only_pointers
                     && !self.options.calls.has_call(&self.formatter.names, call) => {}
             TaskEvent::Enter { call, values, memory, beginning } => {
+                if self.is_same_earlier_call(record.tid, call, beginning) {
+                    self.update_arguments(record.tid, values, memory);
+                    return;
+                }
                 let prefix = self.living.len() > 1;
                 self.flush_signals(record.tid, out);
                 let thread = self.threads.entry(record.tid).or_default();
@@ -172,6 +199,7 @@ impl Lines {
                     call,
                     values,
                     memory: memory.to_vec(),
+                    process: record.process,
                     time_ns: record.time_ns,
                     beginning,
                     prefix,
@@ -198,9 +226,29 @@ impl Lines {
         }
     }
 
+    /// Whether the record repeats the call that the thread was in when the trace began: it is
+    /// recorded again when it returns.
+    fn is_same_earlier_call(&self, tid: u32, call: Call, beginning: CallBeginning) -> bool {
+        let pending = self.threads.get(&tid).and_then(|thread| thread.pending.as_ref());
+        let is_same =
+            |pending: &PendingCall| pending.call == call && pending.beginning == beginning;
+        beginning == CallBeginning::BeforeTrace && pending.is_some_and(is_same)
+    }
+
+    fn update_arguments(&mut self, tid: u32, values: [u64; 6], memory: &[u8]) {
+        let pending = self.threads.get_mut(&tid).and_then(|thread| thread.pending.as_mut());
+        if let Some(pending) = pending {
+            pending.values = values;
+            pending.memory = memory.to_vec();
+        }
+    }
+
     /// Whether a call can only be printed once it has returned.
     fn prints_whole_calls(&self) -> bool {
-        self.options.failures || self.options.min_duration_ns > 0 || self.options.json
+        self.options.failures
+            || self.options.min_duration_ns > 0
+            || self.options.json
+            || !self.options.paths.is_empty()
     }
 
     /// Ends the line of the open call as unfinished, because another line follows.
@@ -209,19 +257,27 @@ impl Lines {
         if !std::mem::take(&mut self.partial) {
             self.begin(tid, out);
         }
+        let pending = self.threads.get(&tid).and_then(|thread| thread.pending.as_ref());
+        if pending.is_some_and(|pending| pending.beginning == CallBeginning::BeforeTrace) {
+            out.push_str(BEGUN_BEFORE);
+        }
         out.push_str(" <unfinished ...>\n");
     }
 
     /// Prints the beginning of a call.
     fn begin(&mut self, tid: u32, out: &mut String) {
-        let Self { formatter, threads, .. } = self;
+        let Self { formatter, threads, living, clock, .. } = self;
         let pending = threads.get_mut(&tid).and_then(|thread| thread.pending.as_mut());
         let Some(pending) = pending else { return };
+        // All threads that were in a call when the trace began became known at once.
+        pending.prefix |= pending.beginning == CallBeginning::BeforeTrace && living.len() > 1;
         let name = formatter.names.name(pending.call);
         let invocation = formatter.invocation(pending, &name, None);
         let arguments = formatter.arguments(pending, &invocation);
         let prefix = prefix(tid, pending.prefix);
-        let _ = write!(out, "{prefix}{name}({arguments}");
+        let stamp = clock.stamp(pending.time_ns);
+        let number = formatter.number(pending.call);
+        let _ = write!(out, "{prefix}{stamp}{number}{name}({arguments}");
         pending.written = Some(arguments);
     }
 
@@ -238,9 +294,23 @@ impl Lines {
         }
     }
 
-    /// Ends the line of a call that is still in progress.
+    /// Ends the line of a call that is still in progress. In JSON, writes the calls of all threads
+    /// that haven't returned.
     pub fn finish(&mut self, out: &mut String) {
         self.interrupt(out);
+        let shows_few = self.options.failures || !self.options.paths.is_empty();
+        if !self.options.json || shows_few || self.options.min_duration_ns > 0 {
+            return;
+        }
+        let mut threads: Vec<_> = self.threads.iter().collect();
+        threads.sort_by_key(|(tid, _)| **tid);
+        for (tid, thread) in threads {
+            let Some(pending) = &thread.pending else { continue };
+            let name = self.formatter.names.name(pending.call);
+            let invocation = self.formatter.invocation(pending, &name, None);
+            let arguments = self.formatter.arguments(pending, &invocation);
+            self.write_object(*tid, pending, &name, &arguments, None, out);
+        }
     }
 
     fn end_call(
@@ -259,8 +329,14 @@ impl Lines {
         }
         self.unreadable += self.formatter.count_unreadable(&pending, returned.1) as u64;
         let invocation = self.formatter.invocation(&pending, &name, Some(returned));
+        // Of a call that began before the trace, the time since then is known.
+        let known_ns = match pending.beginning {
+            CallBeginning::BeforeTrace => record.time_ns.saturating_sub(pending.time_ns),
+            CallBeginning::Seen | CallBeginning::Answered => duration_ns,
+        };
         if self.options.failures && !invocation.has_failed()
-            || duration_ns < self.options.min_duration_ns
+            || known_ns < self.options.min_duration_ns
+            || !self.formatter.names_path(&invocation)
         {
             return;
         }
@@ -268,7 +344,7 @@ impl Lines {
         let result = result(&invocation, &self.formatter.errnos);
         if self.options.json {
             self.write_object(
-                record,
+                record.tid,
                 &pending,
                 &name,
                 &arguments,
@@ -282,9 +358,9 @@ impl Lines {
                 format!(" <{}.{:06}>", duration_ns / 1_000_000_000, duration_ns / 1000 % 1_000_000)
             }
             CallBeginning::Seen | CallBeginning::Answered => String::new(),
-            CallBeginning::BeforeTrace => " <begun before the trace>".to_owned(),
+            CallBeginning::BeforeTrace => BEGUN_BEFORE.to_owned(),
         };
-        self.complete(record.tid, &pending, &name, &arguments, out);
+        self.complete((record.tid, record.time_ns), &pending, &name, &arguments, out);
         let _ = writeln!(out, "{result}{took}");
         self.write_stack(record.tid, out);
     }
@@ -322,21 +398,24 @@ impl Lines {
         found.map(|(tid, _)| *tid)
     }
 
-    /// Prints a call up to and including ` = `.
+    /// Prints a call up to and including ` = `. `end`: its thread, and the time of its end.
     fn complete(
         &mut self,
-        tid: u32,
+        end: (u32, u64),
         pending: &PendingCall,
         name: &str,
         arguments: &str,
         out: &mut String,
     ) {
+        let tid = end.0;
         let mut line = String::new();
         let mut begun = 0;
+        let number = self.formatter.number(pending.call);
         match (&pending.written, self.open == Some(tid)) {
             (Some(written), true) => {
                 // The beginning of the line has been printed.
-                begun = prefix(tid, pending.prefix).len() + name.len() + 1 + written.len();
+                let before = prefix(tid, pending.prefix).len() + self.clock.width() + number.len();
+                begun = before + name.len() + 1 + written.len();
                 line.push_str(arguments.strip_prefix(&written[..]).unwrap_or(arguments));
             }
             (Some(written), false) => {
@@ -344,15 +423,18 @@ impl Lines {
                 let rest = arguments.strip_prefix(&written[..]).unwrap_or(arguments);
                 let _ = write!(
                     line,
-                    "{}<... {name} resumed>{rest}",
-                    prefix(tid, self.living.len() > 1)
+                    "{}{}{number}<... {name} resumed>{rest}",
+                    prefix(tid, self.living.len() > 1),
+                    self.clock.stamp(end.1)
                 );
             }
             (None, is_open) => {
                 if !is_open {
                     self.interrupt(out);
                 }
-                let _ = write!(line, "{}{name}({arguments}", prefix(tid, pending.prefix));
+                let stamp = self.clock.stamp(pending.time_ns);
+                let prefix = prefix(tid, pending.prefix);
+                let _ = write!(line, "{prefix}{stamp}{number}{name}({arguments}");
             }
         }
         if self.open == Some(tid) {
@@ -403,7 +485,8 @@ impl Lines {
             )
         } else {
             let prefix = prefix(tid, self.living.len() > 1);
-            writeln!(out, "{prefix}--- {} ---", events::text(event))
+            let stamp = self.clock.stamp(time_ns);
+            writeln!(out, "{prefix}{stamp}--- {} ---", events::text(event))
         };
     }
 
@@ -414,9 +497,9 @@ impl Lines {
             let invocation = self.formatter.invocation(&pending, &name, None);
             let arguments = self.formatter.arguments(&pending, &invocation);
             if self.options.json {
-                self.write_object(record, &pending, &name, &arguments, None, out);
+                self.write_object(record.tid, &pending, &name, &arguments, None, out);
             } else if !self.prints_whole_calls() {
-                self.complete(record.tid, &pending, &name, &arguments, out);
+                self.complete((record.tid, record.time_ns), &pending, &name, &arguments, out);
                 out.push_str("?\n");
                 write_frames(thread.stack.drain(..), out);
             }
@@ -429,8 +512,12 @@ impl Lines {
         let prefix = prefix(record.tid, self.living.len() > 1);
         self.living.remove(&record.tid);
         if let Some(line) = self.sent.remove(&(record.process, status & 0x7f)) {
-            let shown = if self.options.json { "" } else { &prefix };
-            let _ = writeln!(out, "{shown}{line}");
+            let start = if self.options.json {
+                String::new()
+            } else {
+                format!("{prefix}{}", self.clock.stamp(record.time_ns))
+            };
+            let _ = writeln!(out, "{start}{line}");
         }
         if record.tid == record.process {
             self.sent.retain(|(process, _), _| *process != record.process);
@@ -449,7 +536,8 @@ impl Lines {
             };
             writeln!(out, "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},{end}}}")
         } else {
-            writeln!(out, "{prefix}+++ {end} +++")
+            let stamp = self.clock.stamp(record.time_ns);
+            writeln!(out, "{prefix}{stamp}+++ {end} +++")
         };
     }
 
@@ -461,7 +549,7 @@ impl Lines {
         info: &[u8],
         out: &mut String,
     ) {
-        if number == SIGKILL {
+        if number == SIGKILL || !self.options.signals.has(number) {
             return; // as in strace; the line of the thread's end names it
         }
         let flags = &self.formatter.flags;
@@ -483,7 +571,7 @@ impl Lines {
         }
         self.sent.remove(&(record.process, number));
         let thread = self.threads.entry(record.tid).or_default();
-        thread.signals.push(line);
+        thread.signals.push((record.time_ns, line));
         if fate == SignalFate::Arrived && thread.pending.is_none() {
             self.flush_signals(record.tid, out);
         }
@@ -498,15 +586,16 @@ impl Lines {
         let signals = std::mem::take(&mut thread.signals);
         self.interrupt(out);
         let shown = self.living.len() > 1 && !self.options.json;
-        for line in signals {
-            let _ = writeln!(out, "{}{line}", prefix(tid, shown));
+        for (time_ns, line) in signals {
+            let stamp = if self.options.json { String::new() } else { self.clock.stamp(time_ns) };
+            let _ = writeln!(out, "{}{stamp}{line}", prefix(tid, shown));
         }
     }
 
     /// Writes a call as a JSON object. `returned`: its result, and its duration in nanoseconds.
     fn write_object(
         &self,
-        record: &CallRecord<'_>,
+        tid: u32,
         pending: &PendingCall,
         name: &str,
         arguments: &str,
@@ -517,8 +606,8 @@ impl Lines {
             out,
             "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"abi\":\"{}\",\"call\":\"{name}\",\"arguments\":{}",
             pending.time_ns,
-            record.process,
-            record.tid,
+            pending.process,
+            tid,
             Abi::for_call(pending.call),
             quoted(arguments)
         );
@@ -537,7 +626,7 @@ impl Lines {
             CallBeginning::BeforeTrace => out.push_str(",\"begun_before\":true"),
             CallBeginning::Answered => out.push_str(",\"executed\":false"),
         }
-        let stack = self.threads.get(&record.tid).map_or(&[][..], |thread| &thread.stack);
+        let stack = self.threads.get(&tid).map_or(&[][..], |thread| &thread.stack);
         if !stack.is_empty() {
             let frames: Vec<_> = stack.iter().map(|frame| quoted(frame)).collect();
             let _ = write!(out, ",\"stack\":[{}]", frames.join(","));

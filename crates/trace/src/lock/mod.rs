@@ -18,5 +18,5 @@ mod tracer;
 
 pub use kernel_names::KernelName;
 pub use recorded::{NoLockEvents, RecordedLocks};
-pub use rows::{LockKey, LockRow, lock_document, lock_table};
+pub use rows::{LockKey, LockRow, UnfinishedWaits, WaitInProgress, lock_document, lock_table};
 pub use tracer::{LockOptions, LockTracer};

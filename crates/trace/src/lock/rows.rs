@@ -52,6 +52,26 @@ impl LockRow {
     }
 }
 
+/// A wait that hadn't ended when the trace did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitInProgress {
+    /// The wait as a row: its time so far, from the beginning of the trace if it `is_earlier`.
+    pub row: LockRow,
+    /// The thread, in the initial pid namespace.
+    pub tid: u32,
+    /// Whether it began before the trace.
+    pub is_earlier: bool,
+}
+
+/// Waits of which a part lies outside the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnfinishedWaits {
+    /// Waits in progress at the end.
+    pub waiting: Vec<WaitInProgress>,
+    /// Number of waits in the sums that began before the trace.
+    pub earlier: u64,
+}
+
 // The flags of `lock:contention_begin` (`include/trace/events/lock.h`).
 const SPIN: u32 = 1;
 const READ: u32 = 2;
@@ -86,15 +106,20 @@ pub(super) fn kind_name(flags: u32) -> &'static str {
 
 /// Builds a row without a caller.
 pub(super) fn row_without_caller(sums: &LockSums, kind: &'static str) -> LockRow {
+    LockRow { waits: sums.waits, max_ns: sums.max_ns, ..row_of_one(kind, sums.total_ns) }
+}
+
+/// Builds the row of one wait, without a caller.
+pub(super) fn row_of_one(kind: &'static str, wait_ns: u64) -> LockRow {
     LockRow {
         kind,
         caller: "[unknown]".to_owned(),
         file: None,
-        waits: sums.waits,
-        total_ns: sums.total_ns,
-        max_ns: sums.max_ns,
+        waits: 1,
+        total_ns: wait_ns,
+        max_ns: wait_ns,
         stack: Vec::new(),
-        stack_total_ns: sums.total_ns,
+        stack_total_ns: wait_ns,
     }
 }
 
@@ -146,9 +171,9 @@ pub(super) fn merged(rows: impl Iterator<Item = LockRow>, by: LockKey) -> Vec<Lo
     all
 }
 
-/// Formats a line per row; with `stacks`, the call chain below it.
+/// Formats a line per row, and one per unfinished wait; with `stacks`, the call chain below it.
 #[must_use]
-pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
+pub fn lock_table(rows: &[LockRow], unfinished: &UnfinishedWaits, stacks: bool) -> String {
     let mut into = String::new();
     let _ = writeln!(
         into,
@@ -158,34 +183,55 @@ pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
     for row in rows {
         let _ = write!(
             into,
-            "{:>10} {:>12.3} {:>11.2} {:>11.2}  {:<12} {}",
+            "{:>10} {:>12.3} {:>11.2} {:>11.2}  {:<12} ",
             row.waits,
             row.total_ns as f64 / 1e6,
             row.mean_ns() / 1e3,
             row.max_ns as f64 / 1e3,
             row.kind,
-            printable(&row.caller)
         );
-        if let Some(file) = &row.file {
-            let _ = write!(into, " ({})", printable(file));
-        }
-        into.push('\n');
-        if stacks {
-            for function in &row.stack {
-                let _ = writeln!(into, "{:>50} > {}", "", printable(function));
-            }
-        }
+        write_caller(&mut into, row, stacks);
     }
-    if rows.is_empty() {
+    if rows.is_empty() && unfinished.waiting.is_empty() {
         into.push_str("no task waited for a lock\n");
     }
+    if unfinished.earlier > 0 {
+        let _ = writeln!(
+            into,
+            "waits that began before the trace: {}; their time counts from its start",
+            unfinished.earlier
+        );
+    }
+    for wait in &unfinished.waiting {
+        let ms = wait.row.total_ns as f64 / 1e6;
+        let (than, since) =
+            if wait.is_earlier { ("> ", ", begun before the trace") } else { ("", "") };
+        let _ = write!(
+            into,
+            "still waiting: thread {}, {than}{ms:.3} ms{since}: {} ",
+            wait.tid, wait.row.kind
+        );
+        write_caller(&mut into, &wait.row, stacks);
+    }
     into
+}
+
+/// Ends a line with a row's caller; with `stacks`, the call chain below it.
+fn write_caller(into: &mut String, row: &LockRow, stacks: bool) {
+    into.push_str(&printable(&row.caller));
+    if let Some(file) = &row.file {
+        let _ = write!(into, " ({})", printable(file));
+    }
+    into.push('\n');
+    for function in row.stack.iter().filter(|_| stacks) {
+        let _ = writeln!(into, "{:>50} > {}", "", printable(function));
+    }
 }
 
 /// Formats a document. `missing`: numbers of waits and of copied stacks for which there was no
 /// room.
 #[must_use]
-pub fn lock_document(rows: &[LockRow], missing: (u64, u64)) -> Value {
+pub fn lock_document(rows: &[LockRow], unfinished: &UnfinishedWaits, missing: (u64, u64)) -> Value {
     let lock = |row: &LockRow| {
         json!({
             "type": row.kind,
@@ -198,9 +244,22 @@ pub fn lock_document(rows: &[LockRow], missing: (u64, u64)) -> Value {
             "stack": row.stack,
         })
     };
+    let waiting = |wait: &WaitInProgress| {
+        json!({
+            "tid": wait.tid,
+            "type": wait.row.kind,
+            "caller": wait.row.caller,
+            "file": wait.row.file,
+            "waited_ns": wait.row.total_ns,
+            "begun_before": wait.is_earlier,
+            "stack": wait.row.stack,
+        })
+    };
     json!({
         "version": 1,
         "locks": rows.iter().map(lock).collect::<Vec<_>>(),
+        "begun_before": unfinished.earlier,
+        "still_waiting": unfinished.waiting.iter().map(waiting).collect::<Vec<_>>(),
         "missing_waits": missing.0,
         "missing_stacks": missing.1,
     })

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{
-    BpfError, FollowedTasks, FutexStack, LockKind, LockSums, Locks, PerfFallback, try_load,
+    BpfError, FollowedTasks, FutexStack, FutexWait, LockKind, LockSums, Locks, PerfFallback,
+    try_load,
 };
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
@@ -13,7 +14,10 @@ use tare_symbols::SymbolOptions;
 use super::callers::caller;
 use super::kernel_names::names;
 use super::perf::PerfLocks;
-use super::rows::{LockKey, LockRow, kernel_row, merged, row_without_caller};
+use super::rows::{
+    LockKey, LockRow, UnfinishedWaits, WaitInProgress, kernel_row, merged, row_of_one,
+    row_without_caller,
+};
 use crate::copied_stacks::CopiedStacks;
 use crate::stacks::UserFrame;
 use crate::tracer::{TraceError, neither, step_back};
@@ -56,6 +60,8 @@ struct InKernel {
     stacks: Option<CopiedStacks>,
     /// Unwound call chains, by their id.
     chains: HashMap<u64, Vec<UserFrame>>,
+    /// The waits for futexes in progress at the end of the trace.
+    waiting: Vec<WaitInProgress>,
 }
 
 impl LockTracer {
@@ -96,10 +102,31 @@ impl LockTracer {
     }
 
     /// Adds the records so far; `is_over` ends the trace.
-    pub fn drain(&mut self, is_over: bool) {
+    ///
+    /// # Errors
+    /// [`TraceError::Bpf`] if the waits in progress at the end can't be listed.
+    pub fn drain(&mut self, is_over: bool) -> Result<(), TraceError> {
         match &mut self.0 {
-            LockSource::Bpf(in_kernel) => in_kernel.drain(is_over),
-            LockSource::Perf(perf) => perf.drain(is_over),
+            LockSource::Bpf(in_kernel) => in_kernel.drain(is_over).map_err(TraceError::Bpf),
+            LockSource::Perf(perf) => {
+                perf.drain(is_over);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the waits for futexes in progress when the trace ended, the longest first, and how
+    /// many of the summed waits began before it.
+    ///
+    /// # Errors
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
+    pub fn unfinished(&self) -> Result<UnfinishedWaits, TraceError> {
+        match &self.0 {
+            LockSource::Bpf(all) => Ok(UnfinishedWaits {
+                waiting: all.waiting.clone(),
+                earlier: all.locks.earlier_waits().map_err(TraceError::Bpf)?,
+            }),
+            LockSource::Perf(_) => Ok(UnfinishedWaits::default()),
         }
     }
 
@@ -158,17 +185,18 @@ impl InKernel {
             .then(|| CopiedStacks::start(&options.symbols, follow, RING_BYTES, host))
             .transpose()?;
         let locks = Locks::start(follow, options.kernel, options.futexes);
-        Ok(locks.map(|locks| Self { locks, stacks, chains: HashMap::new() }))
+        Ok(locks.map(|locks| Self { locks, stacks, chains: HashMap::new(), waiting: Vec::new() }))
     }
 
     /// Unwinds the copied stacks whose mappings are known. `is_over` ends the trace.
-    fn drain(&mut self, is_over: bool) {
-        let Self { locks, stacks, chains } = self;
+    fn drain(&mut self, is_over: bool) -> Result<(), BpfError> {
+        let Self { locks, stacks, chains, waiting } = self;
+        let open = if is_over { locks.waits_in_progress()? } else { Vec::new() };
         if is_over {
             locks.stop();
             stacks.iter_mut().for_each(CopiedStacks::stop);
         }
-        let Some(stacks) = stacks else { return };
+        let Some(stacks) = stacks else { return Ok(()) };
         locks.drain(|bytes| {
             if let Some(time_ns) = FutexStack::time_ns(bytes) {
                 stacks.push(time_ns, bytes);
@@ -180,11 +208,32 @@ impl InKernel {
             }
             Ok::<_, Infallible>(())
         });
+        for wait in open {
+            let copy = FutexStack::parse(&wait.copy);
+            let Some((copy, spaces)) = copy.zip(stacks.spaces()) else { continue };
+            let frames = spaces.unwind_copy(&copy);
+            waiting.push(WaitInProgress {
+                row: named(row_of_one("futex", wait_ns(&copy, &wait)), Some(&frames)),
+                tid: wait.tid,
+                is_earlier: wait.is_earlier,
+            });
+        }
+        waiting.sort_by_key(|wait| std::cmp::Reverse(wait.row.total_ns));
+        Ok(())
     }
 }
 
+/// Returns how long a thread has waited so far, in nanoseconds.
+fn wait_ns(copy: &FutexStack<'_>, wait: &FutexWait) -> u64 {
+    copy.time_ns.saturating_sub(wait.start_ns)
+}
+
 fn futex_row(sums: &LockSums, frames: Option<&Vec<UserFrame>>) -> LockRow {
-    let row = row_without_caller(sums, "futex");
+    named(row_without_caller(sums, "futex"), frames)
+}
+
+/// Adds the caller to a futex's row.
+fn named(row: LockRow, frames: Option<&Vec<UserFrame>>) -> LockRow {
     let Some(frames) = frames else { return row };
     let name = |frame: &UserFrame| {
         frame.symbol.clone().unwrap_or_else(|| format!("[{:#x}]", frame.address))

@@ -272,7 +272,7 @@ impl OffCpuPrograms {
 
     fn visit(&mut self, phase: u32) -> Result<(), BpfError> {
         self.epochs.set(Control { visit: phase, now: monotonic_ns(), ..self.epochs.current })?;
-        self.loaded.visit_tasks(VISIT)
+        self.loaded.visit_tasks(VISIT).map(drop)
     }
 
     /// Hands a long wait over in two parts: until it was woken, and on the run queue.

@@ -179,6 +179,7 @@ impl Tare {
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut args: Vec<OsString> = args.into_iter().collect();
         perf::take_global_options(&mut args);
+        trace::join_string_limit(&mut args);
         translated::translate(&mut args);
         let word = |at: usize| args.get(at).and_then(|word| word.to_str());
         if word(1) == Some("help") && matches!(word(2), Some("-h" | "--help")) {

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::{ResultFileArgs, RingArgs, TracedArgs};
@@ -6,7 +7,7 @@ const EXAMPLES: &str = "\
 Examples:
   tare trace ./prog                         each system call, like strace
   tare trace --calls %file,!access --failures ./prog
-  tare trace -T --min-duration 10ms -p 4711
+  tare trace -tt -T --min-duration 10ms -p 4711
   tare trace -F all -e openat,sched:sched_process_* ./prog    with page faults and tracepoints between calls
   tare trace --data trace.data ./prog       a file for tare script and perf
   tare trace -s make -j8                    number and time of a build's system calls
@@ -23,14 +24,21 @@ Examples:
 #[command(
     after_help = EXAMPLES,
     group = clap::ArgGroup::new("functions").args(["probe", "kprobe", "usdt"]).multiple(true)
-        .conflicts_with_all(["data", "calls", "failures", "stacks", "decode_fds", "string_limit", "faults", "switches"]),
+        .conflicts_with_all(["data", "calls", "failures", "stacks", "decode_fds", "string_limit", "faults", "switches", "format", "with_summary"]),
+    group = clap::ArgGroup::new("format")
+        .args(["timestamps", "relative_timestamps", "trace_path", "strings_in_hex", "no_abbrev", "syscall_number"])
+        .multiple(true).conflicts_with_all(["summary", "data"]),
     group = clap::ArgGroup::new("sums").args(["summary", "probe", "kprobe", "usdt"]).multiple(true),
     mut_arg("ring_size", |arg| arg.conflicts_with("summary")),
 )]
 pub struct TraceArgs {
     /// Show totals instead of each call: number, time, errors
-    #[arg(short, long, help_heading = "Report")]
+    #[arg(short, long, visible_short_alias = 'c', help_heading = "Report")]
     pub summary: bool,
+
+    /// Show each call, and the totals at the end
+    #[arg(short = 'C', visible_short_alias = 'S', long, conflicts_with_all = ["summary", "data", "json"], help_heading = "Report")]
+    pub with_summary: bool,
 
     /// Only failed calls
     #[arg(long, visible_short_alias = 'Z', conflicts_with = "summary", help_heading = "Report")]
@@ -65,7 +73,31 @@ pub struct TraceArgs {
     #[arg(short = 'T', long, alias = "time", conflicts_with = "summary", help_heading = "Report")]
     pub durations: bool,
 
-    /// Bytes to show of strings and buffers; paths are shown in full
+    /// Time of day before each line; twice: with microseconds; three times: seconds since 1970
+    #[arg(short, long, visible_alias = "absolute-timestamps", action = clap::ArgAction::Count, help_heading = "Report")]
+    pub timestamps: u8,
+
+    /// Time since the line before, in seconds
+    #[arg(short, long, help_heading = "Report")]
+    pub relative_timestamps: bool,
+
+    /// Only calls that name this path, or a descriptor of its file; several add up
+    #[arg(short = 'P', long, value_name = "PATH", help_heading = "Report")]
+    pub trace_path: Vec<OsString>,
+
+    /// Strings with bytes other than ASCII text in hexadecimal; twice: all strings
+    #[arg(short = 'x', long, action = clap::ArgAction::Count, help_heading = "Report")]
+    pub strings_in_hex: u8,
+
+    /// Show environments of programs: their first 32 variables
+    #[arg(short = 'v', long, alias = "verbose", help_heading = "Report")]
+    pub no_abbrev: bool,
+
+    /// Number of each call before its name
+    #[arg(short = 'n', long, help_heading = "Report")]
+    pub syscall_number: bool,
+
+    /// Bytes to show of strings and buffers, also as `-s BYTES`; paths are shown in full
     #[arg(
         long,
         value_name = "BYTES",
@@ -77,10 +109,11 @@ pub struct TraceArgs {
     pub string_limit: u16,
 
     /// Only these system calls: names, patterns such as 'epoll_*', classes such as %file, or ! and
-    /// a list to exclude (strace's `-e trace=…` is accepted too). A name with a colon, such as sched:sched_wakeup, adds a
-    /// tracepoint between the calls
+    /// a list to exclude (strace's `-e trace=…` is accepted too). A name with a colon, such as
+    /// sched:sched_wakeup, adds a tracepoint between the calls. `signal=…` selects signals in the
+    /// same way. Several add up
     #[arg(short = 'e', long, aliases = ["event", "expr"], value_name = "CALLS", help_heading = "Report")]
-    pub calls: Option<String>,
+    pub calls: Vec<String>,
 
     /// Show page faults between calls: all, major (read from disk) or minor
     #[arg(
@@ -174,4 +207,81 @@ pub struct TraceArgs {
     /// Print JSON: with -s one versioned document, otherwise one object per line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+}
+
+/// Turns strace's `-s BYTES` of `tare trace` into `--string-limit=BYTES`: without a number, `-s`
+/// shows totals. Letters of other options may stand before the `s`.
+pub(super) fn join_string_limit(args: &mut Vec<OsString>) {
+    let word = |args: &[OsString], at: usize| {
+        args.get(at).and_then(|word| word.to_str()).map(str::to_owned)
+    };
+    if word(args, 1).as_deref() != Some("trace") {
+        return;
+    }
+    let mut at = 2;
+    while let Some(option) = word(args, at).filter(|word| word.starts_with('-') && word != "--") {
+        let letters = option.strip_suffix('s').filter(|rest| !rest.starts_with("--"));
+        let limit =
+            word(args, at + 1).filter(|next| next.bytes().all(|byte| byte.is_ascii_digit()));
+        match (letters, limit) {
+            (Some(letters), Some(limit)) => {
+                let mut words = vec![OsString::from(format!("--string-limit={limit}"))];
+                words.extend((letters != "-").then(|| OsString::from(letters)));
+                args.splice(at..at + 2, words);
+            }
+            // The value of an option of one letter is never an option itself.
+            _ if TAKE_VALUES.contains(&&*option) => at += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Options whose value is the next word.
+const TAKE_VALUES: [&str; 23] = [
+    "--event",
+    "--expr",
+    "--duration",
+    "--max-events",
+    "--call-graph",
+    "-e",
+    "-p",
+    "-o",
+    "-F",
+    "-P",
+    "--calls",
+    "--pid",
+    "--output",
+    "--faults",
+    "--trace-path",
+    "--min-duration",
+    "--string-limit",
+    "--data",
+    "--ring-size",
+    "--timeout",
+    "--probe",
+    "--kprobe",
+    "--usdt",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_after_s_is_strace_s_string_limit() {
+        let joined = |line: &str| {
+            let mut args = line.split(' ').map(OsString::from).collect();
+            join_string_limit(&mut args);
+            args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(joined("tare trace -s 100 -p 7"), "tare trace --string-limit=100 -p 7");
+        assert_eq!(joined("tare trace -tts 9 ls"), "tare trace --string-limit=9 -tt ls");
+        assert_eq!(joined("tare trace -e read -s 9 ls"), "tare trace -e read --string-limit=9 ls");
+        assert_eq!(joined("tare trace -p 9 -s ls"), "tare trace -p 9 -s ls");
+        for same in ["tare trace -s ls 7", "tare trace ls -s 7", "tare stat -s 7", "tare trace -s"]
+        {
+            assert_eq!(joined(same), same);
+        }
+    }
 }

@@ -8,9 +8,9 @@ use super::TimeoutArgs;
 /// Tasks to trace, and the end of tracing.
 #[derive(Debug, clap::Args)]
 pub struct TracedArgs {
-    /// Trace running processes and their children
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
-    pub pid: Vec<i32>,
+    /// Trace running processes and their children; several add up, also as -p "$(pidof NAME)"
+    #[arg(short, long, value_name = "PID,…", value_parser = parse_tasks, help_heading = "Target")]
+    pub pid: Vec<TaskList>,
 
     /// Trace the whole machine except tare itself
     #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
@@ -27,6 +27,27 @@ pub struct TracedArgs {
     /// Whether `--` stands before the command.
     #[arg(skip)]
     pub after_dashes: bool,
+}
+
+/// Ids of tasks from one option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskList(pub Vec<i32>);
+
+/// Parses ids with commas or white space between them.
+fn parse_tasks(text: &str) -> Result<TaskList, String> {
+    let words = text.split(|c: char| c == ',' || c.is_ascii_whitespace());
+    let ids = words
+        .filter(|word| !word.is_empty())
+        .map(|word| word.parse().map_err(|_| format!("'{word}' is not the id of a process")));
+    let ids: Vec<i32> = ids.collect::<Result<_, _>>()?;
+    if ids.is_empty() { Err("there is no id of a process".to_owned()) } else { Ok(TaskList(ids)) }
+}
+
+impl TracedArgs {
+    /// Returns the ids of all `-p`.
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        self.pid.iter().flat_map(|list| list.0.iter().copied()).collect()
+    }
 }
 
 /// Destination of the result.

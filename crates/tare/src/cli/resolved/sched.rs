@@ -78,7 +78,7 @@ impl Sched {
         let source = match raw.input.input {
             Some(input) => SchedSource::Recording(RecordedSource {
                 input,
-                pids: raw.traced.pid,
+                pids: raw.traced.pids(),
                 tids: raw.tid,
                 times: times(raw.range.time.as_deref())?,
             }),

@@ -13,8 +13,8 @@ use tare_kernel::functions::ProbeLocation;
 use tare_kernel::host::Host;
 use tare_render::count;
 use tare_trace::{
-    CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions,
-    UnwoundStacks, parse_nanoseconds,
+    CallSelection, DescriptorInfo, Faults, FunctionOptions, HexStrings, LineOptions, LineStamps,
+    LineTime, PerfOptions, SignalSelection, UnwoundStacks, parse_nanoseconds,
 };
 
 use super::{size, symbols, targets};
@@ -63,6 +63,8 @@ pub(crate) struct CallLines {
     pub(crate) ring_bytes: u32,
     /// Number of lines after which the trace ends.
     pub(crate) max_lines: Option<u64>,
+    /// Whether to print sums at the end.
+    pub(crate) totals: bool,
 }
 
 /// Probed functions and places.
@@ -97,7 +99,7 @@ impl TraceTarget {
     /// # Errors
     /// Fails if there is no command, `-p` or `-a`, or if `-p` has an id below 1.
     pub(super) fn resolve(raw: &raw::TracedArgs) -> Result<Self, Refusal> {
-        let target = match (&raw.pid[..], raw.all_cpus, raw.command.is_empty()) {
+        let target = match (&raw.pids()[..], raw.all_cpus, raw.command.is_empty()) {
             ([], true, _) => TraceScope::All,
             ([], false, false) => TraceScope::Command,
             ([], false, true) => {
@@ -118,17 +120,55 @@ pub(crate) struct Trace {
     pub(crate) json: bool,
 }
 
+/// The events that all `-e` select.
+struct ChosenEvents {
+    calls: CallSelection,
+    /// System and name of tracepoints.
+    tracepoints: Vec<(String, String)>,
+    signals: SignalSelection,
+    /// A value of `--faults`.
+    faults: Option<&'static str>,
+}
+
+impl ChosenEvents {
+    fn parse(typed: &[String]) -> Result<Self, Refusal> {
+        let mut signals = SignalSelection::default();
+        let mut lists = Vec::new();
+        for text in typed {
+            let set =
+                ["signal=", "signals=", "s="].iter().find_map(|start| text.strip_prefix(start));
+            match set {
+                Some(set) => {
+                    signals = SignalSelection::parse(set).ok_or_else(|| {
+                        Refusal::usage(format!(
+                            "-e {text}: give names of signals such as SIGTERM, all or none"
+                        ))
+                    })?;
+                }
+                None => {
+                    lists.push(
+                        ["trace=", "t="].iter().find_map(|p| text.strip_prefix(p)).unwrap_or(text),
+                    );
+                }
+            }
+        }
+        let joined = (!lists.is_empty()).then(|| lists.join(","));
+        let (typed, faults) = split_faults(joined.as_deref());
+        let (calls, tracepoints) = typed.as_deref().map_or(Ok(Default::default()), |text| {
+            CallSelection::with_tracepoints(text)
+                .map_err(|error| Refusal::usage(format!("--calls: {error}")))
+        })?;
+        Ok(Self { calls, tracepoints, signals, faults })
+    }
+}
+
 impl Trace {
     /// Resolves the typed options.
     ///
     /// # Errors
     /// Fails with a usage message if an option is invalid.
     pub(crate) fn new(raw: raw::TraceArgs) -> Result<Self, Refusal> {
-        let (typed, faults) = split_faults(raw.calls.as_deref());
-        let (calls, tracepoints) = typed.as_deref().map_or(Ok(Default::default()), |text| {
-            CallSelection::with_tracepoints(text)
-                .map_err(|error| Refusal::usage(format!("--calls: {error}")))
-        })?;
+        let ChosenEvents { calls, tracepoints, signals, faults } = ChosenEvents::parse(&raw.calls)?;
         let calls = if raw.no_syscalls { no_calls()? } else { calls };
         let wanted = PerfOptions {
             faults: Faults::parse(raw.faults.as_deref().or(faults))
@@ -144,7 +184,7 @@ impl Trace {
         };
         let traced = TraceTarget::resolve(&raw.traced)?;
         Ok(Self {
-            view: view(&raw, &traced.target, calls, wanted)?,
+            view: view(&raw, &traced.target, (calls, signals), wanted)?,
             traced,
             output: raw.result.output,
             json: raw.json,
@@ -155,7 +195,7 @@ impl Trace {
 fn view(
     raw: &raw::TraceArgs,
     target: &TraceScope,
-    calls: CallSelection,
+    chosen: (CallSelection, SignalSelection),
     wanted: PerfOptions,
 ) -> Result<TraceView, Refusal> {
     if (raw.summary || raw.data.is_some()) && !wanted.tracepoints.is_empty() {
@@ -186,10 +226,45 @@ fn view(
             (_, true) => SumKey::Cgroup,
             _ => SumKey::Call,
         };
-        return Ok(TraceView::Summary { calls, by, histograms: raw.hist });
+        return Ok(TraceView::Summary { calls: chosen.0, by, histograms: raw.hist });
     }
-    let lines = LineOptions {
-        calls,
+    let lines = line_options(raw, chosen, min_duration_ns);
+    let max_lines = raw.max_events;
+    Ok(TraceView::Calls(Box::new(CallLines {
+        lines,
+        wanted,
+        ring_bytes,
+        max_lines,
+        totals: raw.with_summary,
+    })))
+}
+
+/// Resolves which calls and signals are printed, and how.
+fn line_options(
+    raw: &raw::TraceArgs,
+    chosen: (CallSelection, SignalSelection),
+    min_duration_ns: u64,
+) -> LineOptions {
+    LineOptions {
+        calls: chosen.0,
+        signals: chosen.1,
+        stamps: LineStamps {
+            time: match raw.timestamps {
+                0 => LineTime::Nothing,
+                1 => LineTime::Second,
+                2 => LineTime::Microsecond,
+                _ => LineTime::SinceEpoch,
+            },
+            is_relative: raw.relative_timestamps,
+        },
+        paths: raw.trace_path.iter().map(|path| path.as_bytes().to_vec()).collect(),
+        hex: match raw.strings_in_hex {
+            0 => HexStrings::Nothing,
+            1 => HexStrings::NotText,
+            _ => HexStrings::All,
+        },
+        environments: raw.no_abbrev,
+        numbers: raw.syscall_number,
         string: raw.string_limit.into(),
         durations: raw.durations,
         failures: raw.failures,
@@ -200,9 +275,7 @@ fn view(
             1 => DescriptorInfo::Path,
             _ => DescriptorInfo::Details,
         },
-    };
-    let max_lines = raw.max_events;
-    Ok(TraceView::Calls(Box::new(CallLines { lines, wanted, ring_bytes, max_lines })))
+    }
 }
 
 /// Takes perf's events of page faults out of the calls, as a value of `--faults`. A list of faults

@@ -7,7 +7,7 @@ use std::io::Write;
 use anyhow::Context;
 use tare_kernel::host::Host;
 use tare_render::count;
-use tare_trace::lock::{LockRow, LockTracer, lock_document, lock_table};
+use tare_trace::lock::{LockRow, LockTracer, UnfinishedWaits, lock_document, lock_table};
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -35,13 +35,11 @@ fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let ended = session.wait(&files, |is_end| {
-        tracer.drain(is_end);
-        Ok(())
-    })?;
+    let ended = session.wait(&files, |is_end| tracer.drain(is_end).map_err(explain))?;
     let rows = tracer.rows(lock.key, &session.host).map_err(explain)?;
     let missing = tracer.missing().map_err(explain)?;
-    show(lock, &mut out, rows, missing)?;
+    let unfinished = tracer.unfinished().map_err(explain)?;
+    show(lock, &mut out, rows, &unfinished, missing)?;
     for (number, noun) in [(missing.0, "wait"), (missing.1, "call chain")] {
         if number > 0 {
             say(&format!(
@@ -58,13 +56,14 @@ fn show(
     lock: &Lock,
     out: &mut impl Write,
     mut rows: Vec<LockRow>,
+    unfinished: &UnfinishedWaits,
     missing: (u64, u64),
 ) -> anyhow::Result<()> {
     rows.truncate(lock.entries);
     let text = if lock.json {
-        format!("{:#}\n", lock_document(&rows, missing))
+        format!("{:#}\n", lock_document(&rows, unfinished, missing))
     } else {
-        lock_table(&rows, lock.stacks)
+        lock_table(&rows, unfinished, lock.stacks)
     };
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.context("cannot write the table")

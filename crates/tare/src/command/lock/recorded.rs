@@ -7,7 +7,7 @@ use std::path::Path;
 use tare_format::record::Sample;
 use tare_render::count;
 use tare_replay::{CpuMode, EventFilter, Machine, Replay, ReplayOptions, Replayed, Sink};
-use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks};
+use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks, UnfinishedWaits};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -31,7 +31,8 @@ pub(super) fn run(lock: &Lock, input: &Path) -> Outcome {
     }
     drop(progress);
     let missing = (sink.locks.uncounted_waits() + losses.lost_records, 0);
-    super::show(lock, &mut out, sink.locks.rows(lock.key, &sink.names), missing)?;
+    let rows = sink.locks.rows(lock.key, &sink.names);
+    super::show(lock, &mut out, rows, &UnfinishedWaits::default(), missing)?;
     let uncounted = sink.locks.uncounted_waits();
     if uncounted > 0 {
         say(&format!(

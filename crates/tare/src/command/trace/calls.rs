@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use anyhow::Context;
+use tare_kernel::bpf::SumKey;
 use tare_kernel::timestamp::monotonic_ns;
 use tare_render::count;
-use tare_trace::{Lines, Tracer};
+use tare_trace::{CallAdder, Lines, Subject, Summary, Tracer};
 
 use super::live::{TraceSession, clones};
 use super::{explain, open};
@@ -21,6 +22,7 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLin
     let mut left = wanted.max_lines;
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let mut lines = Lines::new(wanted.lines.clone());
+    let mut adder = wanted.totals.then(|| CallAdder::new(SumKey::Call));
     let follow = session.follow();
     let (mut tracer, step_back) =
         Tracer::start(lines.plans(), &wanted.wanted, &follow, ring_bytes, &session.host)
@@ -34,6 +36,7 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLin
     let ended = session.wait_while(&files, |is_end| {
         tracer.drain(is_end, |seen| {
             lines.add(&seen, &mut text);
+            adder.iter_mut().for_each(|adder| adder.add(&seen));
             if text.len() >= CHUNK {
                 write_lines(&mut out, &mut text, &mut left)?;
             }
@@ -48,6 +51,12 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLin
         out.flush().context("cannot write the trace")?;
         Ok(left != Some(0))
     })?;
+    if let Some(mut adder) = adder {
+        let sums = adder.take_sums();
+        let summary = Summary::new(&sums, &wanted.lines.calls, |_| Subject::All);
+        let written = out.write_all(summary.text(false).as_bytes()).and_then(|()| out.flush());
+        written.context("cannot write the trace")?;
+    }
     let missing = tracer.missing().map_err(explain)?;
     if missing > 0 {
         say(&format!(

@@ -32,10 +32,7 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, view: &SummaryVi
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let ended = session.wait(&files, |is_end| {
-        tracer.drain(is_end);
-        Ok(())
-    })?;
+    let ended = session.wait(&files, |is_end| tracer.drain(is_end).map_err(explain))?;
     let sums = tracer.read().map_err(explain)?;
     let subject = subjects(view.by, &session.host, &sums);
     let summary = Summary::new(&sums, view.calls, subject);
@@ -60,6 +57,7 @@ fn document(
         "elapsed_ns": ended.elapsed_ns(),
         "calls": summary.json(),
         "begun_before": summary.begun_before,
+        "in_progress": summary.in_progress_json(),
         "missing_calls": summary.missing_calls,
         "missing_errors": summary.missing_errors,
     });
