@@ -18,24 +18,24 @@ const FUNCTION: u32 = 12;
 
 /// A type: its kind, and where its name begins among the strings.
 #[derive(Clone, Copy, Debug)]
-struct BtfType {
-    kind: u32,
-    name: u32,
+pub(super) struct BtfType {
+    pub(super) kind: u32,
+    pub(super) name: u32,
 }
 
 /// A BTF blob: types and their strings.
 #[derive(Debug)]
-struct BtfTypes<'b> {
+pub(super) struct BtfTypes<'b> {
     types: &'b [u8],
     strings: &'b [u8],
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// Returns how many bytes follow the 12 that each type begins with; `None` for an unknown kind.
-fn tail(kind: u32, count: usize) -> Option<usize> {
+pub(super) fn tail(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
         1 | 14 | 17 => 4,
@@ -69,15 +69,31 @@ impl<'b> BtfTypes<'b> {
 
     /// Iterates over the types, whose ids begin at 1, up to the first truncated or unknown one.
     pub(super) fn iter(&self) -> impl Iterator<Item = BtfType> + '_ {
+        self.starts().filter_map(|start| {
+            let kind = self.word(start + 4)? >> 24 & 0x1f;
+            Some(BtfType { kind, name: self.word(start)? })
+        })
+    }
+
+    /// Iterates over the places of the types, as [`Self::iter`].
+    pub(super) fn starts(&self) -> impl Iterator<Item = usize> + '_ {
         let mut at = Some(0);
         std::iter::from_fn(move || {
             let start = at?;
-            let name = word(self.types, start)?;
-            let info = word(self.types, start + 4)?;
-            let kind = info >> 24 & 0x1f;
-            at = tail(kind, (info & 0xffff) as usize).map(|tail| start + 12 + tail);
-            Some(BtfType { kind, name })
+            let info = self.word(start + 4)?;
+            at = tail(info >> 24 & 0x1f, (info & 0xffff) as usize).map(|tail| start + 12 + tail);
+            Some(start)
         })
+    }
+
+    /// Returns a word of the types.
+    pub(super) fn word(&self, at: usize) -> Option<u32> {
+        word(self.types, at)
+    }
+
+    /// Returns a name.
+    pub(super) fn name(&self, at: u32) -> Option<&'b [u8]> {
+        self.strings.get(at as usize..)?.split(|byte| *byte == 0).next()
     }
 
     /// Returns the text from a type's name on; the name ends at the first zero.
@@ -87,7 +103,7 @@ impl<'b> BtfTypes<'b> {
 }
 
 /// Encodes types and strings as a blob.
-fn encode(types: &[u32], strings: &[u8]) -> Vec<u8> {
+pub(super) fn encode(types: &[u32], strings: &[u8]) -> Vec<u8> {
     const HEADER: u32 = 24;
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     let types_length = length(4 * types.len());

@@ -7,6 +7,7 @@
 //! everything when the process ends, however it ends.
 
 mod btf;
+mod btf_subset;
 mod calls;
 mod error;
 mod follow;

@@ -13,10 +13,11 @@ use aya::maps::{Map, MapError};
 use aya::programs::links::LinkError;
 use aya::programs::{BtfTracePoint, Iter, Program, ProgramError, UProbe};
 use aya::sys::SyscallError;
-use aya::{Btf, BtfError, Ebpf, EbpfLoader};
+use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness};
 use rustix::io::Errno;
 
 use super::btf::{iterator_types, tracepoint_types};
+use super::btf_subset::subset_for;
 use super::error::BpfError;
 use super::follow::FollowedTasks;
 use super::syscall::try_load;
@@ -95,8 +96,11 @@ impl ObjectLoader {
     /// See [`BpfError`].
     pub(crate) fn load(self) -> Result<LoadedObject, BpfError> {
         try_load().map_err(BpfError::NotPermitted)?;
-        let (mut loader, types) = loader_and_types(&self.programs);
+        let (mut loader, types) = loader_and_types(self.object, &self.programs);
         let types = types.map_err(BpfError::NoBtf)?;
+        if let Some(subset) = &types.relocations {
+            loader.btf(Some(subset));
+        }
         loader.allow_unsupported_maps();
         for (name, value) in &self.constants {
             loader.override_global(name, value, true);
@@ -106,15 +110,34 @@ impl ObjectLoader {
         }
         let ebpf = loader.load(self.object).map_err(|error| BpfError::Object(Box::new(error)))?;
         let mut loaded = LoadedObject { ebpf, programs: self.programs };
-        loaded.for_each_program(|name, program| program.load(name, &types))?;
+        loaded.for_each_program(|name, program| program.load(name, &types.tracepoints))?;
         Ok(loaded)
     }
 }
 
-/// Creates aya's loader, which parses all of the kernel's BTF, and finds the tracepoints' types on
-/// another thread meanwhile: each takes milliseconds.
-fn loader_and_types(tracepoints: &[&str]) -> (EbpfLoader<'static>, Result<Btf, BtfError>) {
-    let find_types = || kernel_types(|bytes| tracepoint_types(bytes, tracepoints));
+/// The parts of the kernel's BTF that loading an object needs.
+struct KernelTypes {
+    tracepoints: Btf,
+    /// The types for relocations; `None` leaves aya with all types.
+    relocations: Option<Btf>,
+}
+
+/// Creates aya's loader, which parses all of the kernel's BTF, and finds the types that are needed
+/// on another thread meanwhile: each takes milliseconds.
+fn loader_and_types<'a>(
+    object: &[u8],
+    tracepoints: &[&str],
+) -> (EbpfLoader<'a>, Result<KernelTypes, BtfError>) {
+    let find_types = || {
+        kernel_types(|bytes| {
+            let subset = subset_for(object, bytes);
+            let relocations = subset.map(|bytes| Btf::parse(&bytes, Endianness::default()));
+            Ok(KernelTypes {
+                tracepoints: tracepoint_types(bytes, tracepoints)?,
+                relocations: relocations.transpose()?,
+            })
+        })
+    };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, find_types);
         let loader = EbpfLoader::new();
@@ -123,7 +146,9 @@ fn loader_and_types(tracepoints: &[&str]) -> (EbpfLoader<'static>, Result<Btf, B
     })
 }
 
-fn kernel_types(select: impl Fn(&[u8]) -> Result<Btf, BtfError>) -> Result<Btf, BtfError> {
+fn kernel_types<T>(
+    select: impl Fn(&[u8]) -> Result<T, BtfError>,
+) -> Result<T, BtfError> {
     std::fs::read(VMLINUX)
         .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
         .and_then(|bytes| select(&bytes))
