@@ -35,6 +35,7 @@ pub struct WaitingChild {
     channel: Option<OwnedFd>,
     name: String,
     memory: Option<ChildMemory>,
+    is_traced: bool,
 }
 
 /// A started child.
@@ -47,6 +48,7 @@ pub struct RunningChild {
     pub started: Instant,
     ended: Option<ChildExit>,
     memory: Option<ChildMemory>,
+    is_traced: bool,
 }
 
 /// The limit of open files to restore for the command, as tare may raise its own.
@@ -146,7 +148,8 @@ impl WaitingChild {
             0 => run_child(&prepared),
             pid => pid,
         };
-        let child = Self { pid, channel: Some(ours), name: command.name(), memory: None };
+        let child =
+            Self { pid, channel: Some(ours), name: command.name(), memory: None, is_traced: false };
         if let Some(cgroup) = cgroup.filter(|_| inside.is_none()) {
             move_to(cgroup, pid)?;
         }
@@ -168,13 +171,20 @@ impl WaitingChild {
         let (ours, childs) = channel()?;
         let mut memory = ChildMemory::new(ExecPlan::new(command, signals, files, [&ours, &childs]));
         let pid = memory.clone_child()?;
-        Ok(Self { pid, channel: Some(ours), name: command.name(), memory: Some(memory) })
+        let name = command.name();
+        Ok(Self { pid, channel: Some(ours), name, memory: Some(memory), is_traced: false })
     }
 
     /// Returns the child's process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Takes note that a thread of this process traces the child by ptrace(2). wait4(2) would then
+    /// take the child's stops away from that thread.
+    pub fn expect_ptrace(&mut self) {
+        self.is_traced = true;
     }
 
     /// Starts the command.
@@ -193,6 +203,7 @@ impl WaitingChild {
             started,
             ended: None,
             memory: self.memory.take(),
+            is_traced: self.is_traced,
         };
         self.pid = 0;
         Ok(running)
@@ -287,6 +298,9 @@ impl RunningChild {
     fn wait_with(&mut self, options: i32) -> Result<Option<ChildExit>, CommandError> {
         if self.ended.is_some() {
             return Ok(self.ended);
+        }
+        if self.is_traced && !exit::has_exited(self.pid, options == libc::WNOHANG)? {
+            return Ok(None);
         }
         self.ended = exit::wait(self.pid, self.started, options)?;
         let Some(ended) = &mut self.ended else { return Ok(None) };

@@ -3,6 +3,9 @@
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 /// How a child exited and what it used, including the children that it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildExit {
@@ -101,6 +104,16 @@ pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Optio
         page_faults: count(usage.ru_minflt).saturating_add(count(usage.ru_majflt)),
         context_switches: count(usage.ru_nvcsw).saturating_add(count(usage.ru_nivcsw)),
     }))
+}
+
+/// Whether a child has exited, without taking its status or its ptrace stops. Unless `at_once`,
+/// waits for that.
+pub(crate) fn has_exited(pid: i32, at_once: bool) -> io::Result<bool> {
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut files = [PollFd::new(&process, PollFlags::IN)];
+    let limit = at_once.then(Timespec::default);
+    Ok(rustix::io::retry_on_intr(|| poll(&mut files, limit.as_ref()))? > 0)
 }
 
 /// Calls `wait4`; `None` if `options` has WNOHANG and the child still runs.

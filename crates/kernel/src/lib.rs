@@ -33,6 +33,7 @@ pub mod page_buffer;
 pub mod probe;
 pub mod procfs;
 pub mod pseudo_file;
+pub mod ptrace;
 pub mod ring;
 pub mod schedule;
 pub mod signals;

@@ -1,6 +1,9 @@
-//! The source of system call records and sums: BPF programs, or perf events if BPF isn't available.
+//! The source of system call records and sums: BPF programs, perf events if BPF isn't available, or
+//! ptrace(2).
 
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{
@@ -12,6 +15,7 @@ use tare_kernel::timestamp::monotonic_ns;
 use thiserror::Error;
 
 use crate::perf::{PerfError, PerfEvents, PerfOptions};
+use crate::ptrace::PtraceCalls;
 use crate::record::TraceRecord;
 use crate::record_queue::RecordQueue;
 use crate::sums::CallAdder;
@@ -114,6 +118,30 @@ enum CallSource {
     BpfAndPerf(Box<MergedCalls>),
     /// Perf events for everything.
     Perf(Box<PerfEvents>),
+    /// ptrace(2) for calls.
+    Ptrace(Box<PtraceCalls>),
+}
+
+/// The source that takes the place of BPF programs.
+#[derive(Debug)]
+pub enum TraceFallback {
+    /// Perf events.
+    Perf(PerfFallback),
+    /// ptrace(2), because this user may use neither BPF programs nor perf events.
+    Ptrace(BpfError),
+}
+
+impl fmt::Display for TraceFallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Perf(perf) => perf.fmt(f),
+            Self::Ptrace(cause) => write!(
+                f,
+                "{}: by ptrace instead, which stops the program at each call and slows it down, and doesn't name the files of descriptors; root, or CAP_BPF with CAP_PERFMON, avoids that",
+                cause.first_line()
+            ),
+        }
+    }
 }
 
 /// Calls recorded by BPF programs, merged with other events.
@@ -137,10 +165,11 @@ impl Tracer {
         follow: &FollowedTasks,
         ring_bytes: u32,
         host: &Host,
-    ) -> Result<(Self, Option<PerfFallback>), TraceError> {
+    ) -> Result<(Self, Option<TraceFallback>), TraceError> {
+        let plans: Vec<_> = plans.collect();
         let between = wanted.has_any().then(|| PerfEvents::start(wanted, follow, ring_bytes, host));
         let between = between.transpose()?;
-        let error = match (Calls::start(plans, follow, ring_bytes), between) {
+        let error = match (Calls::start(plans.iter().copied(), follow, ring_bytes), between) {
             (Ok(calls), None) => return Ok((Self::new(CallSource::Bpf(Box::new(calls))), None)),
             (Ok(calls), Some(between)) => {
                 let merged = MergedCalls { calls, queue: RecordQueue::default(), between };
@@ -155,8 +184,14 @@ impl Tracer {
         let step = step_back(error, LINES_LACK)?;
         let wanted = PerfOptions { calls: true, ..wanted.clone() };
         match PerfEvents::start(&wanted, follow, ring_bytes, host) {
-            Ok(perf) => Ok((Self::new(CallSource::Perf(Box::new(perf))), Some(step))),
-            Err(perf) => Err(neither(step, perf)),
+            Ok(perf) => {
+                let source = CallSource::Perf(Box::new(perf));
+                Ok((Self::new(source), Some(TraceFallback::Perf(step))))
+            }
+            Err(perf) => {
+                let (ptrace, step) = start_ptrace(plans.into_iter().collect(), follow, step, perf)?;
+                Ok((Self::new(CallSource::Ptrace(Box::new(ptrace))), Some(step)))
+            }
         }
     }
 
@@ -164,14 +199,15 @@ impl Tracer {
         Self { source, missed: MissedRecords::default() }
     }
 
-    /// Returns descriptors that become readable when a ring buffer has many records.
+    /// Returns descriptors that become readable when many records wait.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (calls, perf) = match &self.source {
-            CallSource::Bpf(calls) => (Some(&**calls), None),
-            CallSource::BpfAndPerf(merged) => (Some(&merged.calls), Some(&merged.between)),
+        let (own, perf) = match &self.source {
+            CallSource::Bpf(calls) => (Some(calls.file()), None),
+            CallSource::BpfAndPerf(merged) => (Some(merged.calls.file()), Some(&merged.between)),
             CallSource::Perf(perf) => (None, Some(&**perf)),
+            CallSource::Ptrace(calls) => (Some(calls.file()), None),
         };
-        calls.into_iter().map(Calls::file).chain(perf.into_iter().flat_map(PerfEvents::files))
+        own.into_iter().chain(perf.into_iter().flat_map(PerfEvents::files))
     }
 
     /// Calls `each` with pending records, in time order if perf events are open. `is_over` ends the
@@ -210,6 +246,7 @@ impl Tracer {
                 }
                 perf.drain(is_over, each)
             }
+            CallSource::Ptrace(calls) => calls.drain(each),
         }
     }
 
@@ -225,7 +262,24 @@ impl Tracer {
                 Ok(calls + merged.between.missing())
             }
             CallSource::Perf(perf) => Ok(perf.missing()),
+            CallSource::Ptrace(calls) => Ok(calls.missing()),
         }
+    }
+}
+
+/// Traces by ptrace(2), after BPF programs and perf events have failed.
+fn start_ptrace(
+    plans: HashMap<Call, CallPlan>,
+    follow: &FollowedTasks,
+    step: PerfFallback,
+    perf: PerfError,
+) -> Result<(PtraceCalls, TraceFallback), TraceError> {
+    if let PerfError::NoProcess(_) = perf {
+        return Err(neither(step, perf));
+    }
+    match PtraceCalls::start(plans, follow) {
+        Ok(calls) => Ok((calls, TraceFallback::Ptrace(step.cause))),
+        Err(_) => Err(neither(step, perf)),
     }
 }
 
@@ -295,6 +349,13 @@ fn state_rest<E>(
     if rest > 0 { each(TraceRecord::Missing(rest)) } else { Ok(()) }
 }
 
+/// Returns an empty plan for every call.
+fn every_call() -> HashMap<Call, CallPlan> {
+    let numbers = 0..=Call::BEYOND;
+    let calls = numbers.flat_map(|number| [false, true].map(|compat| Call { number, compat }));
+    calls.map(|call| (call, CallPlan::default())).collect()
+}
+
 /// Sums of calls, made in the kernel if BPF is available.
 #[derive(Debug)]
 pub struct SumTracer(SumSource);
@@ -303,6 +364,7 @@ pub struct SumTracer(SumSource);
 enum SumSource {
     Bpf(Box<CallSummary>),
     Perf(Box<PerfEvents>, Box<CallAdder>),
+    Ptrace(Box<PtraceCalls>, Box<CallAdder>),
 }
 
 impl SumTracer {
@@ -315,7 +377,7 @@ impl SumTracer {
         follow: &FollowedTasks,
         ring_bytes: u32,
         host: &Host,
-    ) -> Result<(Self, Option<PerfFallback>), TraceError> {
+    ) -> Result<(Self, Option<TraceFallback>), TraceError> {
         match CallSummary::start(by, follow) {
             Ok(programs) => Ok((Self(SumSource::Bpf(Box::new(programs))), None)),
             Err(error) => {
@@ -328,9 +390,15 @@ impl SumTracer {
                 match PerfEvents::start(&wanted, follow, ring_bytes, host) {
                     Ok(perf) => {
                         let adder = Box::new(CallAdder::new(by));
-                        Ok((Self(SumSource::Perf(Box::new(perf), adder)), Some(step)))
+                        let source = SumSource::Perf(Box::new(perf), adder);
+                        Ok((Self(source), Some(TraceFallback::Perf(step))))
                     }
-                    Err(perf) => Err(neither(step, perf)),
+                    Err(perf) if by == SumKey::Cgroup => Err(neither(step, perf)),
+                    Err(perf) => {
+                        let (calls, step) = start_ptrace(every_call(), follow, step, perf)?;
+                        let adder = Box::new(CallAdder::new(by));
+                        Ok((Self(SumSource::Ptrace(Box::new(calls), adder)), Some(step)))
+                    }
                 }
             }
         }
@@ -339,11 +407,12 @@ impl SumTracer {
     /// Returns descriptors that become readable when a ring buffer has many records; none if the
     /// kernel makes the sums.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let perf = match &self.0 {
-            SumSource::Bpf(_) => None,
-            SumSource::Perf(perf, _) => Some(perf),
+        let (perf, ptrace) = match &self.0 {
+            SumSource::Bpf(_) => (None, None),
+            SumSource::Perf(perf, _) => (Some(perf), None),
+            SumSource::Ptrace(calls, _) => (None, Some(calls.file())),
         };
-        perf.into_iter().flat_map(|perf| perf.files())
+        perf.into_iter().flat_map(|perf| perf.files()).chain(ptrace)
     }
 
     /// Adds the records so far; `is_over` ends the trace.
@@ -366,6 +435,12 @@ impl SumTracer {
                     Ok::<_, Infallible>(())
                 });
             }
+            SumSource::Ptrace(calls, adder) => {
+                let Ok(()) = calls.drain(|record| {
+                    adder.add(&record);
+                    Ok::<_, Infallible>(())
+                });
+            }
         }
         Ok(())
     }
@@ -378,6 +453,10 @@ impl SumTracer {
         match &mut self.0 {
             SumSource::Bpf(programs) => programs.read().map_err(TraceError::Bpf),
             SumSource::Perf(_, adder) => Ok(adder.take_sums()),
+            SumSource::Ptrace(calls, adder) => {
+                let sums = adder.take_sums();
+                Ok(Sums { missing_calls: sums.missing_calls + calls.missing(), ..sums })
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct BtfTypes<'b> {
     strings: &'b [u8],
 }
 
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::btf::{BtfTypes, encode, tail, word};
+use super::btf::{BtfTypes, encode, tail};
 
 // Kinds of types, `include/uapi/linux/btf.h`.
 const INTEGER: u32 = 1;
@@ -45,10 +45,12 @@ pub(super) fn subset_for(object: &[u8], kernel: &[u8]) -> Option<Vec<u8>> {
     let names = names_of_types(object)?;
     let kernel = BtfTypes::read(kernel)?;
     let starts: Vec<usize> = kernel.starts().collect();
-    let mut subset = Subset { kernel: &kernel, starts: &starts, ids: HashMap::new(), order: vec![] };
+    let mut subset =
+        Subset { kernel: &kernel, starts: &starts, ids: HashMap::new(), order: vec![] };
     for (id, start) in (1_u32..).zip(&starts) {
         let kind = kernel.word(start + 4)? >> 24 & 0x1f;
-        let is_named = matches!(kind, INTEGER | STRUCTURE..=ENUMERATION | TYPEDEF | WIDE_ENUMERATION);
+        let is_named =
+            matches!(kind, INTEGER | STRUCTURE..=ENUMERATION | TYPEDEF | WIDE_ENUMERATION);
         let name = kernel.word(*start).and_then(|name| kernel.name(name));
         if is_named && name.is_some_and(|name| names.contains(name)) {
             subset.add(id);

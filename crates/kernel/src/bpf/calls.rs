@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::FileExt;
 
 use aya::Pod;
 use aya::maps::Array;
@@ -11,94 +10,10 @@ use aya::maps::Array;
 use super::error::BpfError;
 use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
+use super::plan::{CallPlan, CopyRule, CopyTime};
 use super::progress::{self, CallInProgress};
 use super::record_ring::RecordRing;
-
-/// The part of an argument's memory that the programs copy. Sizes are in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyRule {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// A string up to and including its NUL byte, at most this long.
-    Text(u16),
-    /// This many bytes.
-    Bytes(u16),
-    /// Items of `size` bytes, as many as argument `count` holds, at most `most` bytes.
-    Items {
-        /// The argument that holds their number.
-        count: u8,
-        /// Size of an item.
-        size: u16,
-        /// Most bytes of all items.
-        most: u16,
-    },
-    /// Items of `size` bytes, as many as the call returned, at most `most` bytes.
-    Returned {
-        /// Size of an item.
-        size: u16,
-        /// Most bytes of all items.
-        most: u16,
-    },
-    /// A vector of at most 33 strings, each at most this long.
-    Texts(u16),
-    /// The number of strings in a vector.
-    TextCount,
-    /// `struct iovec`s, as many as argument `count` holds but at most 16, and up to `most` bytes at
-    /// the address in each.
-    Vectors {
-        /// The argument that holds their number.
-        count: u8,
-        /// Most bytes copied for each vector.
-        most: u16,
-    },
-    /// `struct msghdr`, its address and control data, and up to this many bytes of each of its
-    /// first 16 vectors.
-    Message(u16),
-    /// As many bytes as the 32-bit number holds that argument `count` points to, at most `most`.
-    Counted {
-        /// The argument that points to the number.
-        count: u8,
-        /// Most bytes.
-        most: u16,
-    },
-    /// The descriptor's file ([`FileDescription`]).
-    Descriptor,
-    /// Two descriptors and their files.
-    Descriptors,
-}
-
-/// When memory is copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyTime {
-    /// At the beginning of the call.
-    pub enter: bool,
-    /// After success.
-    pub success: bool,
-    /// After failure.
-    pub failure: bool,
-}
-
-/// The memory that the programs copy of a call's arguments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallPlan {
-    /// Rule and time for each argument.
-    pub arguments: [(CopyRule, CopyTime); 6],
-    /// Offset of the first argument from the stack pointer (`rt_sigreturn`); 0: it is in a
-    /// register.
-    pub above_stack: u32,
-    /// Whether the call returns a descriptor whose file is recorded.
-    pub returns_descriptor: bool,
-}
-
-impl CallPlan {
-    fn records_descriptors(&self) -> bool {
-        let is_descriptor = |(copied, _): &(CopyRule, CopyTime)| {
-            matches!(copied, CopyRule::Descriptor | CopyRule::Descriptors)
-        };
-        self.returns_descriptor || self.arguments.iter().any(is_descriptor)
-    }
-}
+use super::user_memory::CopyMoment;
 
 /// Argument number in the chunks of a returned descriptor.
 pub const RESULT: u8 = 7;
@@ -352,8 +267,6 @@ pub struct CallRecord<'a> {
     pub event: TaskEvent<'a>,
 }
 
-/// Most bytes that are read of an argument's memory of a call in progress.
-const MOST: usize = 4096;
 /// Bytes of `struct record` before its values.
 const HEADER: usize = 32;
 const VALUES: usize = 48;
@@ -510,51 +423,16 @@ impl Calls {
     }
 }
 
-/// Reads the memory that the plan copies when a call begins, as chunks. It is empty if the
-/// thread has left the call, or its memory can't be read.
+/// Reads the memory that the plan copies when a call begins, as chunks. It is empty if the thread has
+/// left the call, or its memory can't be read.
 fn read_memory(call: &CallInProgress, plan: &CallPlan) -> Vec<u8> {
-    let mut payload = Vec::new();
-    let Some(memory) = call.open_memory() else { return payload };
-    for (argument, (rule, time)) in (0_u8..).zip(plan.arguments) {
-        let address = call.values[usize::from(argument)];
-        if !time.enter || address == 0 {
-            continue;
-        }
-        let wanted = match rule {
-            CopyRule::Text(most) => usize::from(most),
-            CopyRule::Bytes(size) => usize::from(size),
-            CopyRule::Items { count, size, most } => {
-                let count = call.values.get(usize::from(count)).copied().unwrap_or(0);
-                let bytes = count.saturating_mul(size.into()).min(most.into());
-                usize::try_from(bytes).unwrap_or(0)
-            }
-            _ => continue,
-        };
-        let mut bytes = vec![0; wanted.min(MOST)];
-        let length = memory.read_at(&mut bytes, address).unwrap_or(0);
-        bytes.truncate(length);
-        if let CopyRule::Text(_) = rule
-            && let Some(end) = bytes.iter().position(|byte| *byte == 0)
-        {
-            bytes.truncate(end + 1);
-        }
-        push_chunk(&mut payload, argument, (length > 0 || wanted == 0).then_some(&bytes));
-    }
-    payload
-}
-
-/// Appends a chunk of an argument's memory, which couldn't be read without `bytes`.
-fn push_chunk(payload: &mut Vec<u8>, argument: u8, bytes: Option<&Vec<u8>>) {
-    let unreadable = if bytes.is_some() { 0 } else { 0x80 };
-    let bytes = bytes.map_or(&[][..], Vec::as_slice);
-    payload.extend(u32::try_from(bytes.len()).unwrap_or(0).to_ne_bytes());
-    payload.extend([argument, unreadable, 0, 0]);
-    payload.extend(bytes);
-    payload.resize(payload.len().next_multiple_of(8), 0);
+    let memory = call.open_memory();
+    memory.map(|memory| memory.copy(plan, &call.values, CopyMoment::Enter)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::user_memory::UserMemory;
     use super::*;
 
     #[test]
@@ -591,12 +469,34 @@ mod tests {
     }
 
     #[test]
-    fn chunks_have_the_layout_of_the_programs() {
-        let mut payload = Vec::new();
-        push_chunk(&mut payload, 1, Some(&b"abc".to_vec()));
-        push_chunk(&mut payload, 2, None);
-        let whole = |argument, bytes| Chunk { argument, part: ChunkPart::Whole, index: 0, bytes };
-        let found: Vec<_> = chunks(&payload).collect();
-        assert_eq!(found, [whole(1, Some(&b"abc"[..])), whole(2, None)]);
+    fn copies_strings_vectors_and_counts() {
+        let own = UserMemory::open(std::process::id().cast_signed(), false).unwrap();
+        let first = c"first";
+        let second = c"second";
+        let strings = [first.as_ptr(), second.as_ptr(), std::ptr::null()];
+        let address = strings.as_ptr().expose_provenance() as u64;
+        let enter = CopyTime { enter: true, ..CopyTime::default() };
+        let text = first.as_ptr().expose_provenance() as u64;
+        let mut plan = CallPlan::default();
+        plan.arguments[0] = (CopyRule::Text(100), enter);
+        plan.arguments[1] = (CopyRule::Texts(4), enter);
+        plan.arguments[2] = (CopyRule::TextCount, enter);
+        plan.arguments[3] = (CopyRule::Items { count: 4, size: 2, most: 100 }, enter);
+        plan.arguments[5] = (CopyRule::Bytes(8), CopyTime { success: true, ..CopyTime::default() });
+        let payload = own.copy(&plan, &[text, address, address, text, 2, text], CopyMoment::Enter);
+        let found: Vec<_> = chunks(&payload)
+            .map(|chunk| (chunk.argument, chunk.part, chunk.index, chunk.bytes.unwrap().to_vec()))
+            .collect();
+        let wanted: [(u8, ChunkPart, u16, &[u8]); 5] = [
+            (0, ChunkPart::Whole, 0, b"first\0"),
+            (1, ChunkPart::Element, 0, b"firs"),
+            (1, ChunkPart::Element, 1, b"seco"),
+            (2, ChunkPart::Whole, 2, b""),
+            (3, ChunkPart::Whole, 0, b"firs"),
+        ];
+        assert_eq!(found, wanted.map(|(at, part, index, bytes)| (at, part, index, bytes.to_vec())));
+        let payload = own.copy(&plan, &[1, 1, 1, 1, 1, 1], CopyMoment::Exit(0));
+        assert!(chunks(&payload).all(|chunk| chunk.argument == 5 && chunk.bytes.is_none()));
+        assert!(own.copy(&plan, &[1; 6], CopyMoment::Exit(-1)).is_empty());
     }
 }

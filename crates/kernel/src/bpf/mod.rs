@@ -14,16 +14,18 @@ mod follow;
 mod lock;
 pub(crate) mod object;
 mod off_cpu;
+mod plan;
 mod programs;
 mod progress;
 mod record_ring;
 mod sched;
 mod summary;
 mod syscall;
+mod user_memory;
 
 pub use calls::{
-    CallBeginning, CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime,
-    FileDescription, RESULT, SECOND, SignalFate, TaskEvent, chunks,
+    CallBeginning, CallRecord, Calls, Chunk, ChunkPart, FileDescription, RESULT, SECOND,
+    SignalFate, TaskEvent, chunks,
 };
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
@@ -33,6 +35,7 @@ pub use off_cpu::{
     OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
     WaitState, Waker,
 };
+pub use plan::{CallPlan, CopyRule, CopyTime};
 pub use programs::{LoadedFunction, LoadedProgram, loaded_programs};
 pub use progress::CallInProgress;
 pub(crate) use record_ring::RecordRing;
@@ -40,3 +43,4 @@ pub use sched::{SchedEvent, SchedEvents, SchedRecord, SchedTask};
 pub use summary::{CallSummary, CallSums, SumKey, Sums, ThreadName};
 pub(crate) use syscall::bpf_fd;
 pub use syscall::try_load;
+pub use user_memory::{CopyMoment, UserMemory};

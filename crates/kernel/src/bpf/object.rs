@@ -146,9 +146,7 @@ fn loader_and_types<'a>(
     })
 }
 
-fn kernel_types<T>(
-    select: impl Fn(&[u8]) -> Result<T, BtfError>,
-) -> Result<T, BtfError> {
+fn kernel_types<T>(select: impl Fn(&[u8]) -> Result<T, BtfError>) -> Result<T, BtfError> {
     std::fs::read(VMLINUX)
         .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
         .and_then(|bytes| select(&bytes))

@@ -1,10 +1,9 @@
 //! The calls in progress of the followed tasks: `bpf/progress.h`.
 
-use std::fs::File;
-
 use super::error::BpfError;
 use super::follow::Call;
 use super::object::LoadedObject;
+use super::user_memory::UserMemory;
 
 /// The iterator program that lists the calls.
 const LIST: &str = "list_calls";
@@ -41,7 +40,7 @@ impl CallInProgress {
 
     /// Opens the memory of the thread's process. In another pid namespace the id may be another
     /// thread's, so the thread that `/proc` shows must be in this very call.
-    pub(super) fn open_memory(&self) -> Option<File> {
+    pub(super) fn open_memory(&self) -> Option<UserMemory> {
         let folder = format!("/proc/{}", self.tid);
         let text = std::fs::read_to_string(format!("{folder}/syscall")).ok()?;
         let mut words = text.split_ascii_whitespace();
@@ -49,7 +48,8 @@ impl CallInProgress {
         let arguments = words.take(6).map(|word| word.trim_start_matches("0x"));
         let arguments = arguments.map(|word| u64::from_str_radix(word, 16).ok());
         let is_it = is_call && arguments.eq(self.values.iter().map(|value| Some(*value)));
-        is_it.then(|| File::open(format!("{folder}/mem")).ok()).flatten()
+        let tid = self.tid.cast_signed();
+        is_it.then(|| UserMemory::open(tid, self.call.compat)).flatten()
     }
 }
 

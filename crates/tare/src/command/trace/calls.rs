@@ -6,7 +6,7 @@ use anyhow::Context;
 use tare_kernel::bpf::SumKey;
 use tare_kernel::timestamp::monotonic_ns;
 use tare_render::count;
-use tare_trace::{CallAdder, Lines, Subject, Summary, Tracer};
+use tare_trace::{CallAdder, Lines, Subject, Summary, TraceFallback, Tracer};
 
 use super::live::{TraceSession, clones};
 use super::{explain, open};
@@ -29,7 +29,10 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLin
             .map_err(explain)?;
     if let Some(step_back) = step_back {
         say(&step_back.to_string());
-        lines.show_pointers();
+        match step_back {
+            TraceFallback::Perf(_) => lines.show_pointers(),
+            TraceFallback::Ptrace(_) => session.expect_ptrace(),
+        }
     }
     let files = clones(tracer.files())?;
     let mut text = String::new();

@@ -67,6 +67,11 @@ impl<'a> TraceSession<'a> {
         }
     }
 
+    /// Takes note that the command is traced by ptrace(2).
+    pub(crate) fn expect_ptrace(&mut self) {
+        self.child.iter_mut().for_each(WaitingChild::expect_ptrace);
+    }
+
     /// Starts the command and waits until the trace ends. Calls `drain(false)` after each wait,
     /// which ends when one of `files` is readable, on a signal, or after [`DRAIN_INTERVAL`] if
     /// there are files; at the end `drain(true)`.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use serde_json::json;
 use tare_kernel::bpf::SumKey;
-use tare_trace::{CallSelection, SumTracer, Summary, subjects};
+use tare_trace::{CallSelection, SumTracer, Summary, TraceFallback, subjects};
 
 use super::live::{EndedTrace, TraceSession, clones};
 use super::{command_words, explain, open};
@@ -30,6 +30,9 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, view: &SummaryVi
         SumTracer::start(view.by, &follow, RING_BYTES, &session.host).map_err(explain)?;
     if let Some(step_back) = step_back {
         say(&step_back.to_string());
+        if let TraceFallback::Ptrace(_) = step_back {
+            session.expect_ptrace();
+        }
     }
     let files = clones(tracer.files())?;
     let ended = session.wait(&files, |is_end| tracer.drain(is_end).map_err(explain))?;
