@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -198,10 +199,12 @@ pub(crate) fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Returns a name that other users can't guess, and create before, in a folder that all share.
 fn temporary_name(path: &Path) -> PathBuf {
+    let random = RandomState::new().build_hasher().finish();
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.tare", std::process::id()));
+    name.push(format!(".{random:016x}.tare"));
     path.with_file_name(name)
 }
 
@@ -243,4 +246,17 @@ fn others_can_write(path: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     fs::metadata(folder(path))
         .is_ok_and(|found| found.mode() & 0o022 != 0 || ![0, own].contains(&found.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_are_beside_the_file_and_cannot_be_guessed() {
+        let path = Path::new("/tmp/out");
+        let names = [(); 2].map(|()| temporary_name(path));
+        assert_ne!(names[0], names[1]);
+        assert!(names.iter().all(|name| name.parent() == path.parent()), "{names:?}");
+    }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use tare_kernel::file_window::catch_bus_errors;
 use tare_replay::{Error, Recording};
 use tare_symbols::SymbolOptions;
 use tare_tui::ProgressLine;
@@ -33,6 +34,8 @@ pub(crate) fn open(
     symbols: &mut SymbolOptions,
     progress: &ProgressLine,
 ) -> anyhow::Result<Recording> {
+    // Another process may truncate a file while its debug info is read.
+    catch_bus_errors();
     if is_archived(path) {
         progress.show_step(&format!("unpacking {}", path.display()));
     }

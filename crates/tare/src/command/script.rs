@@ -8,7 +8,6 @@ use anyhow::Context;
 use tare_annotate::SourceRoot;
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
-use tare_kernel::file_window::catch_bus_errors;
 use tare_record::own_file;
 use tare_replay::{Recording, Replay, ReplayOptions, SampleFilter};
 use tare_script::{HeaderWriter, JsonSink, OpenEventOutput, ScriptError, TextSink};
@@ -28,8 +27,6 @@ pub(crate) fn run(raw: &raw::ScriptArgs) -> Outcome {
     let progress = ProgressLine::beside_stdout();
     let recording = open(&script.input, &mut script.symbols, &progress)?;
     script.options.sources = SourceRoot::new(&script.symbols, None);
-    // Another process may truncate a file while its debug info is read.
-    catch_bus_errors();
     match script.output {
         ScriptForm::Header(extent) => {
             let captured = header::file_time(&script.input);

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::stderr;
+use crate::support::{ProcessGuard, stderr, tare, wait_until};
 use crate::symbols::{SPIN, compile, record, record_jit, run};
 
 /// Debug info whose functions refer to each other and to themselves as origin.
@@ -169,4 +169,35 @@ fn walk(folder: &Path) -> u64 {
         Err(_) => 0,
     });
     bytes.sum()
+}
+
+/// A mapped file that is truncated while it is read raises SIGBUS. Each command that reads symbols
+/// catches it before it opens the recording, here a FIFO.
+#[test]
+fn every_reader_survives_the_truncation_of_a_mapped_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    run("mkfifo", &["fifo"], folder);
+    for words in [
+        &["report", "--stdio", "-i", "fifo"][..],
+        &["script", "-i", "fifo"],
+        &["annotate", "--stdio", "-i", "fifo", "-s", "main"],
+        &["flame", "-i", "fifo", "-o", "x.html"],
+        &["export", "-i", "fifo", "-f", "folded", "-o", "x"],
+        &["diff", "fifo", "fifo"],
+        &["archive", "fifo", "-o", "x.tar.zst"],
+    ] {
+        let mut command = tare();
+        command.args(words).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        let process = ProcessGuard::spawn(command.stderr(Stdio::null()));
+        let path = format!("/proc/{}/status", process.id());
+        let is_caught = || {
+            let status = std::fs::read_to_string(&path).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            let bus = 1 << (rustix::process::Signal::BUS.as_raw() - 1);
+            caught.is_some_and(|caught| caught & bus != 0)
+        };
+        wait_until(&format!("{words:?} catches SIGBUS"), is_caught);
+    }
 }

@@ -9,7 +9,6 @@ use std::path::Path;
 use tare_format::file::Description;
 use tare_format::file::features::ARCH;
 use tare_format::ledger::Ledger;
-use tare_kernel::file_window::catch_bus_errors;
 use tare_profile::{EventId, Filter, Losses, Profile, Selection, SortKey, SymbolId, Term, Weight};
 use tare_render::{Column, TableView};
 use tare_replay::{
@@ -171,8 +170,6 @@ fn interactive(
     let order = vec![Column::Overhead];
     let view = TableView { columns, order, ..TableView::default() };
     let dsos = raw.dsos.into_iter().map(String::into_bytes).collect();
-    // A file with debug info may be truncated while it is read.
-    catch_bus_errors();
     let ended = tare_tui::run(tare_tui::ReportInput {
         name: raw.input.path().display().to_string(),
         // The messages of downloads would appear in the middle of the screen.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use tar::{Builder, EntryType, Header};
+use tare_kernel::file_window::catch_bus_errors;
 use tare_record::own_file::NewFile;
 use tare_replay::{CodeDetail, ProfileOptions, Recording};
 use tare_symbols::{UsedContent, UsedFiles};
@@ -39,6 +40,7 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
         name.push(".tar.zst");
         PathBuf::from(name)
     });
+    catch_bus_errors();
     let recording = Recording::open(&input)?;
     if input.is_dir() {
         let message = format!(

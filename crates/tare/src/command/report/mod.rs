@@ -14,7 +14,6 @@ use regex_lite::Regex;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Header};
 use tare_format::printable;
-use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_measure::overhead::predict::Costs;
 use tare_profile::{Losses, Profile};
@@ -46,8 +45,6 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
             "--total-cycles: the recording has no branches, so samples are shown; `tare record -b` records branches",
         );
     }
-    // A file with debug info may be truncated while it is read.
-    catch_bus_errors();
     if interactive::is_wanted(&report)? {
         drop(progress);
         return interactive::run(recording, &report);
