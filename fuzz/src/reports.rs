@@ -18,7 +18,7 @@ use tare_replay::{
     Replayed, Sink, summarize,
 };
 use tare_symbols::SymbolOptions;
-use tare_trace::lock::{LockKey, RecordedLocks, lock_document, lock_table};
+use tare_trace::lock::{LockKey, RecordedLocks, UnfinishedWaits, lock_document, lock_table};
 use tare_trace::sched::{
     Sched, SchedOptions, Task, Tracepoints, cpu_table, sorted_tasks, sums_document, task_table,
 };
@@ -254,9 +254,12 @@ pub(crate) fn export(input: &[u8]) {
         sched.finish(None);
         let tasks = sorted_tasks(&sched, tare_trace::sched::SortKey::Runtime);
         let rows = locks.rows(LockKey::Total, &Default::default());
-        let texts = [task_table(&tasks), cpu_table(&sched, true), lock_table(&rows, true)];
+        let unfinished = UnfinishedWaits::default();
+        let texts =
+            [task_table(&tasks), cpu_table(&sched, true), lock_table(&rows, &unfinished, true)];
         texts.iter().for_each(|text| assert_eq!(strict::plain(text.as_bytes()), Ok(())));
-        for document in [sums_document(&sched, &tasks, true, 0), lock_document(&rows, (0, 0))] {
+        let locks = lock_document(&rows, &unfinished, (0, 0));
+        for document in [sums_document(&sched, &tasks, true, 0), locks] {
             assert_eq!(strict::json(document.to_string().as_bytes()), Ok(()));
         }
     });

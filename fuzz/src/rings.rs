@@ -5,7 +5,10 @@ use std::hint::black_box;
 
 use tare_kernel::bpf::{Call, CallPlan, CallRecord, CopyRule, SchedRecord, StackCopy};
 use tare_kernel::functions::ProbeCall;
-use tare_trace::{CallSelection, DescriptorInfo, LineOptions, Lines, TraceRecord};
+use tare_trace::{
+    CallSelection, DescriptorInfo, HexStrings, LineOptions, LineStamps, LineTime, Lines,
+    SignalSelection, TraceRecord,
+};
 
 use crate::strict;
 
@@ -21,6 +24,12 @@ fn options(json: bool) -> LineOptions {
         min_duration_ns: 0,
         json,
         descriptors: DescriptorInfo::Details,
+        signals: SignalSelection::default(),
+        stamps: LineStamps { time: LineTime::Microsecond, is_relative: true },
+        paths: Vec::new(),
+        hex: HexStrings::NotText,
+        environments: true,
+        numbers: true,
     }
 }
 
