@@ -216,7 +216,8 @@ impl Selection {
     /// decides, as in perf.
     ///
     /// # Errors
-    /// Fails with a message if the user named a field for all types that the samples don't have.
+    /// Fails with a message if the user named a field for all types that the samples don't have, or
+    /// one that describes an address without naming an address.
     pub fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
         for (kind, (fields, asked)) in self.fields.iter_mut().zip(&self.asked).enumerate() {
             let Some((attr, name)) = events.iter().find(|(attr, _)| type_index(attr.kind) == kind)
@@ -247,6 +248,7 @@ impl Selection {
                 }
                 fields.remove(*field);
             }
+            refuse_without_address(*fields, *asked)?;
         }
         let has_chain = |(attr, _): &(Attr, String)| {
             attr.kind == PERF_TYPE_TRACEPOINT
@@ -262,6 +264,24 @@ impl Selection {
     pub fn fields_for(&self, kind: u32) -> Fields {
         self.fields[type_index(kind)]
     }
+}
+
+/// Refuses fields that describe an address where no address is printed, as perf does.
+fn refuse_without_address(fields: Fields, asked: Fields) -> Result<(), String> {
+    let describing = [
+        (Fields::SYM, Fields::IP | Fields::ADDR),
+        (Fields::SYMOFF, Fields::IP | Fields::ADDR),
+        (Fields::DSO, Fields::IP | Fields::ADDR | Fields::BRSTACK | Fields::BRSTACKOFF),
+        (Fields::SRCLINE, Fields::IP),
+        (Fields::SRCCODE, Fields::IP),
+    ];
+    for (field, addresses) in describing {
+        if asked.contains(field) && fields.contains(field) && !fields.intersects(addresses) {
+            let name = FIELDS.iter().find(|known| known.1 == field).map_or("", |known| known.0);
+            return Err(format!("-F {name} describes an address: name one too (-F ip,{name})"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -295,6 +315,31 @@ mod tests {
     fn refuses_invalid_options() {
         for typed in ["", "nonsense", "+pid,comm", "comm,+pid", "hw2:comm"] {
             assert!(Selection::default().change(typed).is_err(), "{typed}");
+        }
+    }
+
+    /// Fields that are documented as accepted and empty, or that belong to other types of events.
+    const EMPTY: [&str; 7] =
+        ["trace", "bpf-output", "callindent", "synth", "ipc", "machine_pid", "vcpu"];
+
+    #[test]
+    fn every_field_is_printed_or_refused() {
+        let attr = Attr {
+            kind: PERF_TYPE_SOFTWARE,
+            sample_type: (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME).into(),
+            ..Attr::default()
+        };
+        let events = [(attr, "cpu-clock".to_owned())];
+        for (name, field, ..) in FIELDS.iter().filter(|(name, ..)| !EMPTY.contains(name)) {
+            let mut selection = changed(&format!("comm,{name}"));
+            let fits = selection.fit(&events).is_ok();
+            let needs_address = ["sym", "dso", "symoff", "srcline", "srccode"].contains(name);
+            assert!(!(fits && needs_address), "{name} describes no address");
+            let is_printed = selection.fields_for(PERF_TYPE_SOFTWARE).contains(*field);
+            // perf leaves the CPU out, too.
+            assert!(!fits || is_printed || *name == "cpu", "{name} is accepted and ignored");
+            let with_address = changed(&format!("ip,{name}")).fit(&events).is_ok();
+            assert!(with_address || !needs_address, "{name}");
         }
     }
 
