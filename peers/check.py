@@ -94,7 +94,9 @@ def pprof(recording, events):
     comments = run(TOOLS / "bin/pprof", "-symbolize=none", "-comments", path)
     assert "samples in" in comments, f"no ledger among the comments: {comments}"
     for event, wanted in events.items():
-        options = ["-symbolize=none", "-top", "-nodecount=1000000", "-nodefraction=0", "-unit=ns", f"-sample_index={event}"]
+        index = "cpu" if event.endswith("-clock") else re.sub(r"\W", "_", event)
+        options = ["-symbolize=none", "-noinlines", "-top", "-nodecount=1000000", "-nodefraction=0", "-unit=ns"]
+        options.append(f"-sample_index={index}")
         found = {}
         for line in run(TOOLS / "bin/pprof", *options, path).splitlines():
             parts = re.match(r"\s*(\d+)(?:ns)?\s+\S+%\s+\S+%\s+(\d+)(?:ns)?\s+\S+%  (.*)", line)
