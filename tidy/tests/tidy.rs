@@ -59,7 +59,8 @@ fn crate_edges_are_those_of_the_architecture() {
     assert_eq!(in_manifests, documented, "a new edge belongs into ARCHITECTURE.md");
 }
 
-/// Each dependency of the binary has a row in the table.
+/// The table in docs/internals/dependencies.md names the direct dependencies of the crates in the
+/// binary, and no others.
 #[test]
 fn dependencies_are_those_of_the_table() {
     let metadata = metadata();

@@ -39,7 +39,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Compares a recording with one of ten times as many programs.
+/// Compares tare's reports of a recording with its reports of one of ten times as many programs.
 pub(crate) fn grown(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let [small, large] = [SMALL, 10 * SMALL].map(|programs| recording(&scratch, programs));

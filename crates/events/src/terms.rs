@@ -111,7 +111,7 @@ pub fn branch_kind(name: &str) -> Option<u64> {
     BRANCHES.iter().find(|(known, _)| *known == name).map(|&(_, bits)| bits.into())
 }
 
-/// Returns the names of all kinds of branches.
+/// Returns the names that `-j` and `branch_type=` accept.
 pub fn branch_kinds() -> impl Iterator<Item = &'static str> {
     BRANCHES.iter().map(|(known, _)| *known)
 }

@@ -195,8 +195,8 @@ pub struct Delegation {
     /// Whether a process of this cgroup can be moved into a child: write access to `cgroup.procs`,
     /// as this cgroup is the common ancestor.
     pub attach: Result<(), Errno>,
-    /// `cgroup.type` unless it is `domain` (`threaded` cgroups take no processes). `None` also at
-    /// the top, which has no type.
+    /// `cgroup.type`, unless it is `domain`: a new child of a cgroup of another type takes no
+    /// processes until it becomes threaded. `None` also at the top, which has no type.
     pub odd_type: Option<String>,
     /// The children's controllers (`cgroup.subtree_control`).
     pub for_children: Vec<String>,

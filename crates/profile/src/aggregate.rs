@@ -78,7 +78,8 @@ impl Entry {
 pub struct ProfileTable {
     /// An entry for each combination of sort keys.
     pub entries: Vec<Entry>,
-    /// The weight of all samples, including those that the filter hides: 100%.
+    /// The weight that counts as 100%. [`table`] sets it to that of all samples of the event,
+    /// including those that the filter hides.
     pub all: Weight,
     /// The event.
     pub event: EventId,

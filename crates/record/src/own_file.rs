@@ -37,7 +37,8 @@ impl NewFile {
     ///
     /// # Errors
     /// Fails for such a link and for one that leads nowhere; for a folder, a FIFO without a reader,
-    /// and a device or FIFO that can't be opened; and if no file can be created in the folder.
+    /// and a device or FIFO that can't be opened; for another user's FIFO in a folder that others
+    /// can write to; and if no file can be created in the folder.
     pub fn create(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path);
         if let Ok(found) = &found

@@ -77,7 +77,7 @@ pub struct TableView {
 }
 
 impl TableView {
-    /// Returns the properties of samples that the columns distinguish.
+    /// Returns the properties of samples that the columns or the sort order distinguish.
     #[must_use]
     pub fn row_keys(&self) -> RowKeys {
         let has = |keys: &[SortKey]| {

@@ -1,4 +1,4 @@
-//! Results of unwinding copied user stacks, in words and as JSON.
+//! Incomplete user call chains, from copied stacks and from frame pointers, in words and as JSON.
 
 use serde::Serialize;
 use tare_format::printable;

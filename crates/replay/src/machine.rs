@@ -112,7 +112,7 @@ impl FramePointerLookup {
         Self { unwinder: Unwinder::new(options), cache: UnwindCache::default() }
     }
 
-    /// Whether a function keeps a frame pointer; `None` if no table covers it.
+    /// Whether following frame pointers finds a function's caller; `None` if that is unknown.
     fn keeps_frame_pointer(&mut self, dsos: &DsoTable, at: DsoAddress) -> Option<bool> {
         self.unwinder.keeps_frame_pointer(&mut self.cache, dsos, at)
     }

@@ -100,8 +100,9 @@ impl UnwindStats {
         }
     }
 
-    /// Returns the smallest copy that would have held enough stacks, or else the largest copy;
-    /// `None` if no copy was too small.
+    /// Returns the smallest copy that would have held a truncated stack more, and
+    /// [`ENOUGH_PERCENT`] of all; without such a size the largest copy, and `None` if no copy was
+    /// too small.
     fn find_sufficient_size(&self) -> Option<Sufficient> {
         let truncated: u64 = self.distances.iter().sum();
         let all = self.whole + truncated;

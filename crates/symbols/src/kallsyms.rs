@@ -25,7 +25,8 @@ pub const LOCK_SECTIONS: [(&[u8], &[u8]); 2] =
     [(b"__sched_text_start", b"__sched_text_end"), (b"__lock_text_start", b"__lock_text_end")];
 
 impl Kallsyms {
-    /// Parses a text of symbols. Malformed lines are skipped.
+    /// Parses `/proc/kallsyms`. Keeps symbols of the types T, W, D and B in either case, but no
+    /// names that begin with `$`. Skips malformed lines.
     pub(crate) fn parse(text: &[u8]) -> Self {
         let new = || SymbolTableBuilder::new(NameSource::Kallsyms);
         let mut kernel = new();

@@ -191,7 +191,8 @@ impl Signatures {
         }
         plan.returns_descriptor = descriptors && RETURN_DESCRIPTORS.contains(&call);
         if call == "rt_sigreturn" && !compat {
-            // Offset of the signal mask in the kernel's signal frame (`struct rt_sigframe`).
+            // Distance of the signal mask (`uc.uc_sigmask` of `struct rt_sigframe`) from the stack
+            // pointer at the call. On x86-64 the handler's `ret` has popped the frame's first word.
             plan.above_stack = if cfg!(target_arch = "aarch64") { 168 } else { 296 };
         }
         plan

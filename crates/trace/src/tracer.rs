@@ -404,8 +404,8 @@ impl SumTracer {
         }
     }
 
-    /// Returns descriptors that become readable when a ring buffer has many records; none if the
-    /// kernel makes the sums.
+    /// Returns descriptors that become readable when many records wait; none if the kernel makes
+    /// the sums.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (perf, ptrace) = match &self.0 {
             SumSource::Bpf(_) => (None, None),

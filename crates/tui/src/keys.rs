@@ -145,7 +145,7 @@ pub enum Action {
     Titles,
     /// Prompt for the percentage below which rows are hidden.
     Limit,
-    /// Write the report to a file.
+    /// Write the report, or the displayed instructions, to a file.
     Print,
     /// Whole paths, or file names.
     Verbose,

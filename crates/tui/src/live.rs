@@ -34,7 +34,7 @@ const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 /// What to display, and how.
 #[derive(Debug)]
 pub struct LiveShown {
-    /// Description of the target.
+    /// Text at the end of the last line.
     pub name: String,
     /// The function table.
     pub view: tare_render::TableView,

@@ -2,7 +2,8 @@
 //! the data.
 //!
 //! Source: `union perf_mem_data_src` of `include/uapi/linux/perf_event.h`; the words are those of
-//! `tools/perf/util/mem-events.c`.
+//! `tools/perf/util/mem-events.c`, except that level numbers without a name here are shown as `L`
+//! and the number.
 
 use std::fmt;
 

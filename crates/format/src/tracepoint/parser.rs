@@ -5,7 +5,8 @@ use super::field::{Field, Location, type_size};
 use super::lexer::{Token, tokenize};
 use super::printf::{Directive, parse_directives};
 
-/// Maximum nesting depth of expressions.
+/// Maximum recursion depth of the parser. A pair of parentheses takes two levels, an operator or a
+/// cast one.
 const DEPTH: u32 = 400;
 
 /// Parses a `print fmt` to directives; `None` if any part of it isn't understood.

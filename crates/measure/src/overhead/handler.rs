@@ -8,9 +8,9 @@
 //!             |<------------------------ stolen ---------------------->|
 //! ```
 //! A pinned loop reads the CPU's clock in slices: first with no trace event open, then in rounds
-//! with none enabled, with those of the handler, and with those of the interrupt. Each sample's
-//! time identifies its gap and spans, so that ticks, other interrupts and a hypervisor's steal
-//! don't count.
+//! with none enabled, with those of the handler, and with those of the interrupt. A gap is a
+//! stretch in which the loop didn't run. Each sample's time identifies its gap and spans; gaps
+//! without a sample (ticks, other interrupts, a hypervisor's steal) don't count.
 //!
 //! The trace event at a span's start takes time after its timestamp, the one at its end before its
 //! timestamp, so the span is longer by the cost of one event. The loop's gaps show that cost: the

@@ -142,8 +142,8 @@ impl SharedOutput {
     /// wait for the execve's record from `now` on. `tracks_members`: also tracks its threads.
     pub(crate) fn follow(&self, root: i32, tracks_members: bool, now: Instant) {
         self.lock().command = Some(FollowedCommand::new(root, tracks_members, now));
-        // ATOMICS: a reader that misses this for a moment reads records from before the command may
-        // execute, while its process sleeps.
+        // ATOMICS: a reader that still sees `false` passes its records on unfiltered. They are from
+        // a time when the command's process slept, so they hold no samples of it.
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
 

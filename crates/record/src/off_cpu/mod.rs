@@ -94,7 +94,7 @@ pub(crate) struct OffCpuTarget<'a> {
 }
 
 impl OffCpuTarget<'_> {
-    /// Returns the tasks that the programs follow.
+    /// Returns the tasks that the BPF programs, or the perf events in their place, follow.
     pub(crate) fn followed_tasks(&self, target: &Target) -> FollowedTasks {
         match target {
             Target::Command(_) | Target::CommandOnCpus(_) | Target::CommandInCgroup(_) => {

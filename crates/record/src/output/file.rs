@@ -58,8 +58,8 @@ struct DirectUse {
     spills: u64,
 }
 
-/// The records in the file. Once `failed` is set, the data end at its place, which only moves back,
-/// and its reason stays.
+/// The records in the file. Once `failed` is set, the data end at its cut, which only moves back.
+/// The reason stays, unless the file is then found to be deleted.
 #[derive(Debug)]
 struct RecordedData {
     /// Offset of the first appended record.

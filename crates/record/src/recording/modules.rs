@@ -60,7 +60,8 @@ fn folders(host: &Host) -> Option<u64> {
 }
 
 impl Recording {
-    /// Writes the mappings of newly loaded modules, if there may be any.
+    /// Writes the mappings of newly loaded modules, if the number of folders in `/sys/module` has
+    /// changed. The first call reads the build ids of the initial modules.
     pub(super) fn look_at_modules(&mut self, now: Instant) {
         if self.is_stopped() || self.watch.modules.known.is_none() {
             return;

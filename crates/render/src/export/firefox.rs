@@ -276,7 +276,7 @@ struct ThreadTables {
     resources: IndexSet<usize, foldhash::fast::RandomState>,
 }
 
-/// A row of the frame table.
+/// A row of Firefox's `frameTable`. `function` is an index into [`ThreadTables::functions`].
 struct FrameRow {
     function: usize,
     kind: FrameKind,

@@ -377,7 +377,8 @@ fn has_line(profile: &Profile, frame: FrameId) -> bool {
     profile.frame(frame).is_some_and(|frame| frame.line.is_some())
 }
 
-/// Returns the index of the range that contains a frame, and the frame's address in it.
+/// Returns the index of the range that contains a frame, and the frame's mapped address. Without
+/// such a range, returns `None` and the address in the file.
 fn find_range(profile: &Profile, frame: &ProfileFrame, dso: DsoId) -> (Option<usize>, u64) {
     let ranges = profile.mapped_file(dso).map_or(&[][..], |file| &file.ranges);
     let mut mapped = ranges.iter().map(|range| range.to_mapped(frame.address)).enumerate();

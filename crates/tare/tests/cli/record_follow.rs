@@ -313,7 +313,7 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
         std::thread::sleep(Duration::from_millis(5));
     }
     if killed {
-        // Wait until the command runs.
+        // Wait until the child is in the cgroup; the pause after that gives it time for its execve.
         while made.as_ref().is_some_and(|path| {
             std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().is_empty()
         }) {

@@ -68,8 +68,9 @@ fn plain(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     if line.contains("getrandom(") { "getrandom".to_owned() } else { without_inodes(&out) }
 }
 
-/// Replaces the numbers of inodes and ports, which differ between runs: `<pipe:[4711]>`,
-/// `<TCP:[127.0.0.1:4711]>`.
+/// Replaces inode numbers, as in `<pipe:[4711]>`, and in endpoints of sockets each word between
+/// colons of more than three characters. So neither IPv4 addresses nor long ports are compared:
+/// `<TCP:[127.0.0.1:4711]>` becomes `<TCP:[NN]>`.
 fn without_inodes(line: &str) -> String {
     let mut parts = line.split(":[");
     let mut out = parts.next().unwrap_or_default().to_owned();

@@ -35,7 +35,7 @@ const RESULT_COLUMN: usize = 40;
 /// Nanoseconds after which the beginning of a call that hasn't returned is printed.
 const UNFINISHED_AFTER_NS: u64 = 100_000_000;
 
-/// Stands after a call whose beginning wasn't seen.
+/// Stands after a call that began before the trace.
 const BEGUN_BEFORE: &str = " <begun before the trace>";
 
 /// Which calls are printed, and how.

@@ -52,7 +52,7 @@ pub(super) struct Settings {
     pub(super) base: Vec<Term>,
     /// Further filters.
     pub(super) terms: Vec<Term>,
-    /// Name of the recording.
+    /// Text at the end of the last line: the recording's name, or a key in a live view.
     pub(super) name: String,
     /// Colours.
     pub(super) theme: Theme,

@@ -26,7 +26,8 @@ pub(crate) struct FlameView {
 }
 
 impl FlameView {
-    /// Shows another tree. The cursor and the zoom stay on functions of the same names.
+    /// Shows another tree. The cursor and the zoom stay on the same call chains, or on their
+    /// deepest callers in the new tree.
     pub(crate) fn replace(&mut self, profile: &Profile, tree: Tree) {
         self.tree = tree;
         for path in [&mut self.path, &mut self.zoomed] {

@@ -38,7 +38,7 @@ pub(super) fn read<R: Read + Seek>(
     Ok((setup.description, setup.losses))
 }
 
-/// The sections being read.
+/// The state of [`read`]: the source, and the description and losses so far.
 struct Setup<'a, R> {
     source: &'a mut R,
     header: FileHeader,

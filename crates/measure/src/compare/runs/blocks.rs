@@ -5,7 +5,8 @@ use fastrand::Rng;
 use super::{Change, FAMILYWISE, Method};
 use crate::statistics::{Interval, quantile, t_quantile};
 
-/// Minimum number of blocks to estimate their variance.
+/// Minimum number of blocks of each run: merging stops before fewer remain, and a series with fewer
+/// isn't judged.
 const FEWEST: usize = 20;
 
 /// Number of bootstrap draws.

@@ -44,7 +44,7 @@ pub struct LockArgs {
     #[command(flatten, next_help_heading = "Target")]
     pub input: InputArgs,
 
-    /// Tasks to trace.
+    /// Tasks to trace, and the end of tracing.
     #[command(flatten)]
     pub traced: TracedArgs,
 

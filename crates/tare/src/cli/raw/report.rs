@@ -66,7 +66,7 @@ options! {
 }
 
 options! {
-    /// Sort keys, columns and weights of `tare report`.
+    /// Kinds of rows, sort keys, columns and weights of `tare report`.
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Rows")]
     pub struct KeyArgs {

@@ -43,7 +43,7 @@ options! {
         #[command(flatten)]
         pub children: InheritArgs,
 
-        /// Refresh and end.
+        /// Refresh interval, window and timeout.
         #[command(flatten)]
         pub schedule: TopScheduleArgs,
 
@@ -70,7 +70,7 @@ options! {
 }
 
 options! {
-    /// Refresh and end of `tare top`.
+    /// Refresh interval, window and timeout of `tare top`.
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Schedule")]
     pub struct TopScheduleArgs {

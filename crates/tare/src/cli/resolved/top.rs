@@ -143,7 +143,7 @@ fn record(raw: &raw::TopArgs) -> raw::RecordArgs {
     record
 }
 
-/// Options of the `tare report` that shows the same.
+/// Options of the `tare report` command that shows the same table, except for `-K` and `-U`.
 fn report(raw: &raw::TopArgs) -> raw::ReportArgs {
     let mut report = raw::ReportArgs::default();
     let typed = &raw.columns.sort;

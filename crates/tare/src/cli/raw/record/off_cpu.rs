@@ -1,7 +1,7 @@
 use crate::cli::raw::definition::options;
 
 options! {
-    /// Off-CPU time of `tare record`.
+    /// Options of `tare record` for off-CPU time.
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Events")]
     pub struct OffCpuArgs {
