@@ -206,7 +206,7 @@ fn crate_folder(path: &str) -> &str {
         .map_or(path, |(front, _)| front)
 }
 
-/// A struct, as declared.
+/// A struct's number of fields, and the finding to report if there are too many.
 struct Struct {
     finding: Finding,
     fields: usize,

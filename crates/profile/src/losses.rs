@@ -39,7 +39,8 @@ pub struct Losses {
     pub unwinding: Unwinding,
     /// Call chains broken by code without frame pointers.
     pub frame_pointers: Option<FramePointers>,
-    /// How to name most of the samples without a function.
+    /// The missing source of symbols that would name the largest share of an event's samples;
+    /// `None` below 5%.
     pub unnamed: Option<NamingAdvice>,
     /// Samples whose deferred user call chain never arrived.
     pub missing_user_chains: u64,

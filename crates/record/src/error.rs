@@ -175,7 +175,7 @@ pub enum NotTaken {
     /// Physical addresses need CAP_PERFMON, or `kernel.perf_event_paranoid` below 2.
     #[error("physical addresses need CAP_PERFMON or CAP_SYS_ADMIN")]
     PhysicalAddresses,
-    /// Namespaces need CAP_PERFMON.
+    /// Namespaces need CAP_PERFMON or CAP_SYS_ADMIN.
     #[error("namespaces need CAP_PERFMON or CAP_SYS_ADMIN")]
     Namespaces,
     /// The depth of call chains is above `kernel.perf_event_max_stack`.

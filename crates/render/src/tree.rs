@@ -15,7 +15,8 @@ const MARGIN: usize = 12;
 /// longer.
 const MAX_DEPTH: usize = 256;
 
-/// The graphs of a table's entries. The trees are summed up once per table.
+/// Draws the graphs of a table's entries. Each entry's tree is built when it is written; the
+/// builder's memory is shared.
 pub(crate) struct Graphs<'a> {
     profile: &'a Profile,
     table: &'a ProfileTable,

@@ -13,9 +13,10 @@ use tare_symbols::{
 
 use crate::callchain;
 
-/// Stacks that a thread takes at a time, and stacks for each thread that runs. Starting a thread
-/// takes as long as unwinding about ten stacks.
+/// Stacks that a thread takes at a time.
 const BATCH: usize = 16;
+
+/// Minimum number of stacks per thread: starting one takes as long as unwinding about ten.
 const WORTH_A_THREAD: usize = 64;
 
 /// Limit of threads; more would wait for memory.

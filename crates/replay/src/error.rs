@@ -26,7 +26,8 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// The file isn't a recording.
+    /// The file isn't a recording, or is one that tare can't read: its header is damaged, or it has
+    /// version 1, or is a file that comes through a pipe.
     #[error("{}", path.display())]
     Format {
         /// The recording.

@@ -65,7 +65,7 @@ impl FileFunction {
     }
 }
 
-/// The functions of a file.
+/// The functions that a file defines, those that it imports, and its libraries.
 #[derive(Clone, Debug, Default)]
 pub struct FileFunctions {
     /// The functions, by offset.

@@ -162,7 +162,8 @@ impl Invocation<'_> {
         u8::try_from(at).map_or_else(|_| String::new(), |at| self.descriptor(at))
     }
 
-    /// Formats a buffer that the call filled, or its address if nothing was copied.
+    /// Formats a buffer that the call filled: "" for an `out` buffer if the result is 0, its
+    /// address if the call failed, is in progress, or nothing was copied.
     fn output(&self, at: usize, word: &str) -> String {
         match (self.bytes(at), self.returned) {
             (Some(bytes), Some((result, _))) if !self.has_failed() => {

@@ -129,7 +129,8 @@ pub(super) fn parse_argument(
     Ok(NamedArgument { name: name.unwrap_or(fetch).to_owned(), argument, format })
 }
 
-/// Selects among the arguments that a USDT probe declares: `[NAME=]argN[:TYPE]`.
+/// Selects among the first 8 arguments that a USDT probe declares: `[NAME=]argN[:TYPE]`, or
+/// `$argN`.
 pub(super) fn select_arguments(
     words: &[&str],
     known: &[NamedArgument],

@@ -4,6 +4,9 @@
 //! file: | header 104 bytes | ids, attributes | data: records ... | feature table | sections |
 //! pipe: | header 16 bytes  | data: records; attributes and features are among them ...
 //! ```
+//! The header locates attributes and data. perf puts the attributes before the data; in tare's
+//! finished files they follow the sections: see [`writer`].
+//!
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent
 //! `tools/perf/util/header.c`.
 

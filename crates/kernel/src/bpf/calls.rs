@@ -141,7 +141,7 @@ pub struct FileDescription {
     pub kind: u16,
     /// A socket's `IPPROTO_*`.
     pub protocol: u16,
-    /// A TCP socket's state (`TCP_*`, `include/net/tcp_states.h`).
+    /// A socket's `skc_state` (`TCP_*`, `include/net/tcp_states.h`; other protocols use them too).
     pub state: u16,
     /// Local port.
     pub local_port: u16,

@@ -37,7 +37,8 @@ impl Call {
     /// Stands for itself and all greater and negative numbers.
     pub const BEYOND: u32 = Self::CALLS - 1;
 
-    /// Returns the call's slot.
+    /// Returns the call's index in the programs' maps: 64-bit calls first, then 32-bit calls; the
+    /// last slot of each stands for all other numbers.
     pub(super) fn slot(self) -> u32 {
         self.number.min(Self::BEYOND) + if self.compat { Self::CALLS } else { 0 }
     }

@@ -50,7 +50,7 @@ pub enum CopyRule {
     },
     /// The descriptor's file ([`FileDescription`](super::FileDescription)).
     Descriptor,
-    /// Two descriptors and their files.
+    /// The two descriptors that the argument points to, and their files.
     Descriptors,
 }
 

@@ -8,7 +8,7 @@ use super::plan::{CallPlan, CopyRule};
 
 /// Most bytes of a chunk.
 const MOST: usize = 4096;
-/// Most strings of a vector, and most that are counted.
+/// Most strings copied from a vector, and most strings counted in one.
 const STRINGS: u16 = 33;
 const COUNTED_STRINGS: u16 = 2048;
 /// Most vectors of `struct iovec`.

@@ -74,8 +74,8 @@ fn map_falling_back(
     }
 }
 
-/// A ring whose unread part the kernel doesn't overwrite: records that don't fit are lost, and
-/// counted by the kernel.
+/// A ring whose unread part isn't overwritten: records that don't fit are lost, and counted by the
+/// kernel, or by the BPF program that writes the ring.
 ///
 /// ```text
 ///        tail            head           positions only grow; modulo the size they are places in the ring

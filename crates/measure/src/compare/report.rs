@@ -57,7 +57,7 @@ impl ComparisonReport<'_> {
     }
 }
 
-/// Facts about the counts of all runs, for the notes below the table.
+/// Facts about the counts of all runs, for the notes below the table and the JSON document.
 #[derive(Debug, Default)]
 pub struct EventNotes {
     /// Events without a count.

@@ -18,7 +18,7 @@ fn fixed_period(fixed: FixedPeriod, name: &str) -> String {
     )
 }
 
-/// Formats the sampled amount beside the amount used.
+/// Formats the sampled amount, the amount used and the share; `None` if nothing was used.
 fn coverage(coverage: Coverage) -> Option<String> {
     let amount = |number: u64| {
         if coverage.is_time { seconds(number) } else { grouped(number) }

@@ -290,7 +290,8 @@ fn function_text(
     text
 }
 
-/// Names the bits of an aborted transaction as `perf report` does.
+/// Names the flags of a transaction with `perf report`'s names, and appends the abort code in
+/// hexadecimal. Unlike perf, prints no `NEITHER`.
 fn transaction_text(bits: u64) -> String {
     const NAMES: [(u64, &str); 8] = [
         (1, "EL "),

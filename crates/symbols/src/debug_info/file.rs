@@ -158,7 +158,7 @@ impl DebugFile {
         !self.named(".debug_cu_index").is_empty()
     }
 
-    /// Bytes of the sections that have names.
+    /// Total size in bytes of the sections that contain names of functions and files.
     pub(super) fn name_bytes(&self) -> usize {
         [".debug_str", ".debug_line_str", ".debug_info"]
             .iter()

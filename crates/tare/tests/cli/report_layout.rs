@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use crate::support::{status, stderr, tare};
 use crate::symbols::compile;
 
-/// A recording of a shell that starts programs, in a temporary folder.
+/// A temporary folder with a recording: of a shell that starts programs, or of
+/// [`WITH_FRAME_POINTERS`].
 struct ShellRecording(tempfile::TempDir);
 
 /// A program whose functions keep frame pointers.

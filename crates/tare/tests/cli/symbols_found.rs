@@ -281,7 +281,7 @@ fn a_program_on_a_private_file_system_has_names_while_it_runs() {
     }
 }
 
-/// Without a build id, only the time of its last change shows that a file was written over.
+/// Without a build id, only a file's ctime shows that it was written over.
 #[test]
 fn a_program_that_was_written_over_lends_no_names() {
     for flags in [["-Wl,--build-id=sha1"], ["-Wl,--build-id=none"]] {

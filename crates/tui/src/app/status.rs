@@ -6,8 +6,8 @@ use tare_render::{grouped, loss_lines};
 
 use crate::model::{Model, Progress, Query};
 
-/// Summarizes the losses in one line: the share of lost samples, and whether the ledger page has
-/// more.
+/// Summarizes the losses in one line: the share of lost samples and records, unread bytes, and a
+/// killed recorder. Without any of these, names the ledger page (`l`) if it lists gaps.
 pub(super) fn missing(model: &mut Model) -> String {
     let samples = model.samples().len();
     let losses = model.losses();
