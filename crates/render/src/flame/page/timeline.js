@@ -60,7 +60,7 @@ function arrangeLanes() {
   lanes = [...byThread].map(([thread, own]) => ({ thread, ...own })).sort((a, b) => b.all - a.all);
 }
 
-/** Draws a lane per thread; the darker a slice, the larger its weight. */
+/** Draws a lane per thread; the stronger a slice's colour, the larger its weight. */
 function drawLanes(pen, width, height, top) {
   const step = (width - LABEL) / data.slices.count;
   const most = lanes.reduce((most, lane) => lane.sums.reduce((a, b) => Math.max(a, b), most), 1);
