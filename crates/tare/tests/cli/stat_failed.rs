@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{document, signal, spawn_stat, stat, status, stderr, wait_until};
+use crate::support::{document, signal, spawn_stat, stat, status, stderr, tare, wait_until};
 
 /// Writes a script whose nth run executes the nth of `lines`, or nothing.
 fn script(folder: &Path, lines: &[&str]) -> PathBuf {
@@ -150,4 +150,17 @@ fn peak_memory_is_the_commands_own() {
     let bytes = measured(&words).unwrap();
     // The kernel's figures are off by some pages for each CPU.
     assert!(bytes.abs_diff(expected) < 1 << 20, "{bytes}, {expected}");
+}
+
+#[test]
+fn each_run_reads_the_same_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("input");
+    fs::write(&input, "first\nsecond\nthird\n").unwrap();
+    let mut file = fs::File::open(&input).unwrap();
+    // The runs begin where standard input is, not at the beginning of the file.
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(6)).unwrap();
+    let output =
+        tare().args(["stat", "-r3", "-e", "task-clock", "wc", "-l"]).stdin(file).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n2\n2\n", "{}", stderr(&output));
 }

@@ -1,9 +1,11 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
 //! `session` holds what all runs share, `live` makes one run, `exact` plans which events count in
-//! which run, and `output` writes results. `versus` compares two commands.
+//! which run, `input` gives each run the same standard input, and `output` writes results. `versus`
+//! compares two commands.
 
 mod exact;
+mod input;
 mod live;
 mod output;
 mod session;
@@ -20,6 +22,7 @@ use tare_measure::count::{Aggregation, CountOutcome};
 use tare_measure::stat::{Description, MissingEvents, Results};
 
 use self::exact::Turns;
+use self::input::RepeatedInput;
 use self::output::StatWriter;
 use self::session::StatSession;
 use crate::Outcome;
@@ -52,7 +55,11 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     let mut failed = None;
     let mut last = None;
     let mut number = 0;
+    let mut input = RepeatedInput::new();
     while stat.runs.number.is_none_or(|runs| number < runs) {
+        if number > 0 {
+            input.rewind();
+        }
         let ending = count_one_run(stat, &session, &turns, number, &mut results, &mut writer)?;
         number += 1;
         last = Some(ending);
