@@ -391,14 +391,7 @@ impl Planner<'_> {
                         attr.sample_type |= u64::from(abi::PERF_SAMPLE_READ);
                         attr.read_format |= ReadFormat::GROUP;
                     }
-                    Some(leader) => {
-                        attr.sample_type = leader.attr.sample_type;
-                        attr.read_format = leader.attr.read_format;
-                        attr.flags.set(
-                            Flags::WRITE_BACKWARD,
-                            leader.attr.flags.contains(Flags::WRITE_BACKWARD),
-                        );
-                    }
+                    Some(leader) => sample_like(&mut attr, &leader.attr),
                 }
             }
             attr.flags.set(
@@ -486,4 +479,16 @@ impl Planner<'_> {
         planned.attr.flags.set(Flags::DISABLED, planned.start != EventStart::WithLeader);
         planned.attr.flags.set(Flags::ENABLE_ON_EXEC, planned.start == EventStart::OnExec);
     }
+}
+
+/// Gives a counted member of a group the fields of the leader's samples: the kernel checks them
+/// although the member takes no samples, and readers expect one layout in a group.
+fn sample_like(attr: &mut Attr, leader: &Attr) {
+    attr.sample_type = leader.sample_type;
+    attr.read_format = leader.read_format;
+    attr.branch_sample_type = leader.branch_sample_type;
+    attr.sample_regs_user = leader.sample_regs_user;
+    attr.sample_regs_intr = leader.sample_regs_intr;
+    attr.sample_stack_user = leader.sample_stack_user;
+    attr.flags.set(Flags::WRITE_BACKWARD, leader.flags.contains(Flags::WRITE_BACKWARD));
 }

@@ -210,3 +210,18 @@ fn the_size_that_would_have_sufficed_is_named() {
     assert!(line.contains("is the largest copy: dwarf+fp"), "{line}");
     assert_eq!(copied["sufficient"]["bytes"], 65_528, "{copied}");
 }
+
+#[test]
+fn members_of_a_group_are_read_with_copied_stacks() {
+    let place = RecordingFolder::new();
+    let busy = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done";
+    let options = ["-e", "{cpu-clock,page-faults}:S", "--call-graph", "dwarf"];
+    let output = place.run(&[&options[..], &["--", "sh", "-c", busy]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let fields = ["script", "-G", "-F", "event,period,ip,sym", "-i"];
+    let lines = tare().args(fields).arg(place.file()).output().unwrap();
+    let text = String::from_utf8_lossy(&lines.stdout).into_owned();
+    // Only the leader samples, with a call chain, and each sample has the counts of both.
+    assert!(text.contains("cpu-clock"), "{text} {}", stderr(&lines));
+    assert!(text.contains("page-faults"), "{text} {}", stderr(&lines));
+}
