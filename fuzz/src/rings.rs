@@ -83,13 +83,14 @@ pub(crate) fn others(input: &[u8]) {
 
 /// Encodes a `struct record`.
 fn record(kind: u16, slot: u16, values: [u64; 6], memory: &[u8]) -> Vec<u8> {
-    let words: [&[u8]; 6] = [
+    let words: [&[u8]; 7] = [
         &1_000_000_u64.to_ne_bytes(),
         &7_u32.to_ne_bytes(),
         &7_u32.to_ne_bytes(),
         &kind.to_ne_bytes(),
         &slot.to_ne_bytes(),
         &0_u32.to_ne_bytes(),
+        &0_u64.to_ne_bytes(),
     ];
     [words.concat(), values.map(u64::to_ne_bytes).concat(), memory.to_vec()].concat()
 }

@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 const GROUP_ROWS: usize = 1 << 16;
 
 /// Number of frames of call chains from which on a row group is written. A frame takes 88 bytes.
-const GROUP_FRAMES: usize = 1 << 18;
+const GROUP_FRAMES: usize = 1 << 17;
 
 const SCHEMA: &str = "message sample {
     OPTIONAL INT64 time_ns (INTEGER(64,false));

@@ -199,7 +199,6 @@ fn refuses_invalid_input_and_options() {
         (&["-i", file][..], 1, "sched:sched_switch"),
         (&["-i", "/no/such/file"], 1, "/no/such/file"),
         (&[], 2, "-i FILE"),
-        (&["latency"], 2, "tare sched -i perf.data"),
         (&["-p", "999999999", "--timeout", "10"], 2, "999999999"),
         (&["-w", "true"], 2, "--timehist"),
         (&["-i", file, "--time", "1,2 3,4"], 2, "--time"),

@@ -64,7 +64,25 @@ fn lines_of_stream(mut command: Command, path: &Path, options: &[&str]) -> Vec<S
 fn printed(script: &mut Command, options: &[&str]) -> Vec<String> {
     let done = script.args(options).output().unwrap();
     assert!(done.status.success(), "{options:?}: {}", stderr(&done));
-    String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect()
+    String::from_utf8_lossy(&done.stdout).lines().map(without_address_names).collect()
+}
+
+/// Replaces names of functions without a symbol, such as `fun_401a30+0x5`, by perf's `[unknown]`.
+fn without_address_names(line: &str) -> String {
+    let is_of_address = |name: &str| {
+        let address = name.strip_prefix("fun_").and_then(|name| name.split('+').next());
+        address.is_some_and(|address| u64::from_str_radix(address, 16).is_ok())
+    };
+    let mut replaced = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("fun_") {
+        let (before, name) = rest.split_at(at);
+        let (name, after) = name.split_at(name.find([' ', ')']).unwrap_or(name.len()));
+        replaced += before;
+        replaced += if is_of_address(name) { "[unknown]" } else { name };
+        rest = after;
+    }
+    replaced + rest
 }
 
 /// Why a line may differ from perf's in its symbol; `None` if it may not.

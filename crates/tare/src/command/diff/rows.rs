@@ -89,7 +89,9 @@ fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)>
         let side = if has(0, event) { "A" } else { "B" };
         format!("event '{}' has samples in {side} only", name(event))
     };
-    Ok((both, one.into_iter().map(note).collect()))
+    // A filter may leave an event without samples on either side.
+    let one = one.into_iter().filter(|event| has(0, *event) || has(1, *event));
+    Ok((both, one.map(note).collect()))
 }
 
 fn method(judged: &JudgedSeries, runs: &Runs) -> String {
