@@ -37,8 +37,33 @@ unsafe extern "C" {
     pub(super) fn tare_lean_exec(launch: *const Launch) -> !;
 }
 
+/// Assembles the code with the numbers that it uses: of system calls, and of places in a
+/// [`Launch`].
+macro_rules! assemble {
+    ($($line:literal),* $(,)?) => {
+        std::arch::global_asm!(
+            $($line,)*
+            munmap = const libc::SYS_munmap,
+            write = const libc::SYS_write,
+            execve = const libc::SYS_execve,
+            exit_group = const libc::SYS_exit_group,
+            enoexec = const libc::ENOEXEC,
+            gaps_end = const (KEPT + 1) * 16,
+            clear_refs = const offset_of!(Launch, clear_refs),
+            channel = const offset_of!(Launch, channel),
+            program = const offset_of!(Launch, program),
+            argv = const offset_of!(Launch, argv),
+            environment = const offset_of!(Launch, environment),
+            shell = const offset_of!(Launch, shell),
+            shell_argv = const offset_of!(Launch, shell_argv),
+            errno = const offset_of!(Launch, errno),
+            order = const offset_of!(Launch, order),
+        );
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
-std::arch::global_asm!(
+assemble!(
     ".pushsection .text.tare_lean_exec, \"ax\", @progbits",
     ".globl tare_lean_exec, tare_lean_exec_begin, tare_lean_exec_end",
     ".hidden tare_lean_exec, tare_lean_exec_begin, tare_lean_exec_end",
@@ -99,25 +124,10 @@ std::arch::global_asm!(
     "tare_lean_exec_end:",
     ".byte 0",
     ".popsection",
-    munmap = const libc::SYS_munmap,
-    write = const libc::SYS_write,
-    execve = const libc::SYS_execve,
-    exit_group = const libc::SYS_exit_group,
-    enoexec = const libc::ENOEXEC,
-    gaps_end = const (KEPT + 1) * 16,
-    clear_refs = const offset_of!(Launch, clear_refs),
-    channel = const offset_of!(Launch, channel),
-    program = const offset_of!(Launch, program),
-    argv = const offset_of!(Launch, argv),
-    environment = const offset_of!(Launch, environment),
-    shell = const offset_of!(Launch, shell),
-    shell_argv = const offset_of!(Launch, shell_argv),
-    errno = const offset_of!(Launch, errno),
-    order = const offset_of!(Launch, order),
 );
 
 #[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
+assemble!(
     ".pushsection .text.tare_lean_exec, \"ax\", %progbits",
     ".globl tare_lean_exec, tare_lean_exec_begin, tare_lean_exec_end",
     ".hidden tare_lean_exec, tare_lean_exec_begin, tare_lean_exec_end",
@@ -177,19 +187,4 @@ std::arch::global_asm!(
     "tare_lean_exec_end:",
     ".4byte 0",
     ".popsection",
-    munmap = const libc::SYS_munmap,
-    write = const libc::SYS_write,
-    execve = const libc::SYS_execve,
-    exit_group = const libc::SYS_exit_group,
-    enoexec = const libc::ENOEXEC,
-    gaps_end = const (KEPT + 1) * 16,
-    clear_refs = const offset_of!(Launch, clear_refs),
-    channel = const offset_of!(Launch, channel),
-    program = const offset_of!(Launch, program),
-    argv = const offset_of!(Launch, argv),
-    environment = const offset_of!(Launch, environment),
-    shell = const offset_of!(Launch, shell),
-    shell_argv = const offset_of!(Launch, shell_argv),
-    errno = const offset_of!(Launch, errno),
-    order = const offset_of!(Launch, order),
 );
