@@ -4,15 +4,13 @@
 //! headers, `stats` counts, `tasks` sums up periods by task, `rounds` decides when a mark is due,
 //! and `jit` notes processes that generate code. `record_path` leads to the output, or into a
 //! `flight_recorder` if only the last seconds are kept. `threads` are additional reader threads,
-//! and readers sleep on a `poller`. For a followed `command`, `exec` drops samples from before its
-//! execve, and `members` tracks its threads if events are opened on whole CPUs.
+//! and readers sleep on a `poller`. For a followed command, `exec` drops samples from before its
+//! execve. For a series of files, `processes` keeps track of the recorded processes.
 
 pub(crate) mod batch;
-mod command;
 mod exec;
 pub(crate) mod flight_recorder;
 pub(crate) mod jit;
-mod members;
 pub(crate) mod opening;
 pub(crate) mod poller;
 pub(crate) mod processes;

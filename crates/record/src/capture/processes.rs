@@ -8,8 +8,7 @@ use std::sync::Arc;
 use tare_format::Endian;
 use tare_format::record::encode::{Encoder, TooLong};
 use tare_format::record::{
-    Comm, FileId, Layout, Mmap, NamespaceLink, Namespaces, Record, RecordHeader, Records, SampleId,
-    Task,
+    Comm, FileId, Layout, Mmap, NamespaceLink, Namespaces, Record, Records, SampleId, Task,
 };
 
 /// Complete rounds for which a record waits for the fork of its process, which another ring may
@@ -103,11 +102,12 @@ impl TrackedProcesses {
 
     /// Takes in whole records of a ring.
     pub(crate) fn see(&mut self, records: &[u8]) {
+        let mut rest = records;
         for raw in Records::new(records, Endian::NATIVE) {
             let time_ns = self.layout.time_ns(&raw).unwrap_or(0);
-            let header = RecordHeader::new(raw.kind, raw.misc, raw.body.len());
-            let Ok(header) = header else { continue };
-            let bytes = [&header.encode()[..], raw.body].concat();
+            let (bytes, after) = rest.split_at(raw.size().min(rest.len()));
+            rest = after;
+            let bytes = bytes.to_owned();
             self.waiting.push(WaitingRecord { time_ns, bytes, read_in: self.round });
         }
     }
@@ -142,14 +142,19 @@ impl TrackedProcesses {
     fn take_in(&mut self, record: &Record<'_>, time_ns: u64) -> bool {
         match record {
             Record::Fork(task) => {
-                let Some(parent) = self.processes.get(&task.ppid) else { return false };
+                let Some(parent) = self.processes.get(&task.ppid) else {
+                    self.end_predecessor(task.tid, time_ns);
+                    return false;
+                };
                 let inherited = parent.inherited_by(task.ptid);
                 self.begin_thread(task, time_ns, inherited);
             }
             Record::Exit(Task { pid, tid, .. }) => {
                 let Some(process) = self.processes.get_mut(pid) else { return false };
                 let thread = process.threads.get_mut(tid).filter(|of| of.since_ns <= time_ns);
-                thread.into_iter().for_each(|thread| thread.ended_in = Some(self.round));
+                if let Some(thread) = thread {
+                    thread.ended_in.get_or_insert(self.round);
+                }
             }
             Record::Comm(comm) => {
                 let Some(process) = self.processes.get_mut(&comm.pid) else { return false };
@@ -166,6 +171,25 @@ impl TrackedProcesses {
             _ => {}
         }
         true
+    }
+
+    /// Ends a thread whose number the kernel has reused for a stranger's fork, if its exit was lost.
+    fn end_predecessor(&mut self, tid: i32, forked_ns: u64) {
+        let round = self.round;
+        let threads =
+            self.processes.values_mut().filter_map(|process| process.threads.get_mut(&tid));
+        for thread in threads.filter(|thread| thread.since_ns < forked_ns) {
+            thread.ended_in.get_or_insert(round);
+        }
+    }
+
+    /// Returns the threads that may still run, or whose records may still come, sorted.
+    pub(crate) fn threads(&mut self) -> Vec<i32> {
+        self.settle();
+        let threads = self.processes.values().flat_map(|process| process.threads.keys().copied());
+        let mut threads: Vec<i32> = threads.collect();
+        threads.sort_unstable();
+        threads
     }
 
     /// Adds a thread. `inherited`: a process with the mappings and the only thread's name that the
@@ -406,6 +430,35 @@ mod tests {
         assert!(described(&mut processes).contains(&"8 of 7".to_owned()));
         (0..2).for_each(|_| processes.end_round());
         assert_eq!(described(&mut processes), ["7 of 0", "7: "]);
+    }
+
+    #[test]
+    fn a_number_that_a_stranger_has_now_is_no_longer_the_commands() {
+        let mut processes = TrackedProcesses::new(Some(7), layout());
+        processes.see(&[fork(8, 7, 10), fork(9, 8, 15)].concat());
+        processes.end_round();
+        assert_eq!(processes.threads(), [7, 8, 9]);
+        // The exit of 9 was lost.
+        processes.see(&[exit(8, 20), fork(9, 50, 40)].concat());
+        for _ in 0..4 {
+            processes.end_round();
+        }
+        assert_eq!(processes.threads(), [7], "8 is gone, and 9 is a stranger");
+    }
+
+    #[test]
+    fn records_of_strangers_wait_for_two_rounds() {
+        let mut processes = TrackedProcesses::new(Some(7), layout());
+        // Another ring brings the fork of 9's parent later.
+        processes.see(&[fork(9, 8, 20), fork(51, 50, 15)].concat());
+        assert_eq!(processes.threads(), [7]);
+        processes.end_round();
+        processes.see(&fork(8, 7, 10));
+        processes.end_round();
+        assert_eq!(processes.threads(), [7, 8, 9]);
+        assert_eq!(processes.waiting.len(), 1, "a stranger waits for a while");
+        (0..2).for_each(|_| processes.end_round());
+        assert!(processes.waiting.is_empty());
     }
 
     #[test]

@@ -19,8 +19,7 @@ use tare_kernel::host::Host;
 use tare_kernel::ring::Batch;
 
 use super::batch::{CpuRing, PendingBatch};
-use super::command::FollowedCommand;
-use super::exec::FilteredRecords;
+use super::exec::{ExecFilter, FilteredRecords};
 use super::jit::JitProcesses;
 use super::processes::TrackedProcesses;
 use super::record_path::RecordPath;
@@ -65,7 +64,8 @@ struct ReaderState {
     rounds: Rounds,
     /// Whether there are overwritten rings, whose records only come with a snapshot.
     has_overwritten: bool,
-    command: Option<FollowedCommand>,
+    /// Drops samples of a followed command's process from before its execve.
+    exec: Option<ExecFilter>,
     /// The processes to describe in each further file; `None` if there is only one file, or if
     /// `/proc` describes them.
     processes: Option<TrackedProcesses>,
@@ -112,7 +112,7 @@ impl SharedOutput {
             code: CodeFiles { build_ids: BuildIds::default(), jit, binaries: None },
             rounds: Rounds::new(readers),
             has_overwritten: false,
-            command: None,
+            exec: None,
             processes: None,
         };
         Self {
@@ -139,17 +139,18 @@ impl SharedOutput {
     }
 
     /// Drops samples of the command's process, which waits for its execve, from before that. They
-    /// wait for the execve's record from `now` on. `tracks_members`: also tracks its threads.
-    pub(crate) fn follow(&self, root: i32, tracks_members: bool, now: Instant) {
-        self.lock().command = Some(FollowedCommand::new(root, tracks_members, now));
+    /// wait for the execve's record from `now` on.
+    pub(crate) fn follow(&self, root: i32, now: Instant) {
+        self.lock().exec = Some(ExecFilter::new(root, now));
         // ATOMICS: a reader that still sees `false` passes its records on unfiltered. They are from
         // a time when the command's process slept, so they hold no samples of it.
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
 
-    /// Calls `ask` with the followed command; returns `None` without one.
-    pub(crate) fn with_command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
-        self.lock().command.as_mut().map(ask)
+    /// Time of the followed command's execve, in the recording's clock; `None` before it, if
+    /// unknown, or without a command.
+    pub(crate) fn exec_ns(&self) -> Option<u64> {
+        self.lock().exec.as_ref().and_then(ExecFilter::exec_ns)
     }
 
     /// Keeps track of the processes, to describe them in each further file.
@@ -172,22 +173,22 @@ impl SharedOutput {
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
         }
-        let ReaderState { command, path, .. } = &mut *self.lock();
-        let command = command.as_mut()?;
+        let ReaderState { exec, path, .. } = &mut *self.lock();
+        let exec = exec.as_mut()?;
         let records = batch.records().map(|record| match record.slices() {
             [first, []] => Cow::Borrowed(first),
             pieces => Cow::Owned(pieces.concat()),
         });
-        let passed = command.exec.pass(path.scanner.table(), records, path.clock.now());
-        self.waits_for_exec.store(command.exec.is_active(), Ordering::Relaxed);
+        let passed = exec.pass(path.scanner.table(), records, path.clock.now());
+        self.waits_for_exec.store(exec.is_active(), Ordering::Relaxed);
         Some(passed)
     }
 
     /// Filters the records of an overwritten ring, oldest first.
     pub(crate) fn filter_older(&self, records: Vec<u8>) -> Vec<u8> {
-        let ReaderState { command, path, .. } = &mut *self.lock();
-        match command {
-            Some(command) => command.exec.pass_older(path.scanner.table(), records),
+        let ReaderState { exec, path, .. } = &mut *self.lock();
+        match exec {
+            Some(exec) => exec.pass_older(path.scanner.table(), records),
             None => records,
         }
     }
@@ -195,9 +196,8 @@ impl SharedOutput {
     /// Returns the samples that still wait for the command's execve, when no more records will
     /// come.
     pub(crate) fn finish_filter(&self) -> Vec<u8> {
-        let ReaderState { command, path, .. } = &mut *self.lock();
-        let command = command.as_mut();
-        command.map(|command| command.exec.finish(path.scanner.table())).unwrap_or_default()
+        let ReaderState { exec, path, .. } = &mut *self.lock();
+        exec.as_mut().map(|exec| exec.finish(path.scanner.table())).unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, ReaderState> {
@@ -448,16 +448,14 @@ fn append(
     }
     state.code.see_mappings(noted);
     let note = state.code.jit.take_note();
-    state.command.iter_mut().for_each(|command| command.see(noted));
     state.processes.iter_mut().for_each(|processes| processes.see(noted));
     noted.clear();
     pieces.extend((!note.is_empty()).then_some(&note[..]));
     // Samples that wait for the command's execve are older than the mark, and would follow it.
-    let may_end = !state.command.as_ref().is_some_and(|command| command.exec.is_waiting());
+    let may_end = !state.exec.as_ref().is_some_and(ExecFilter::is_waiting);
     if may_end && ends.is_some_and(|(reader, since)| state.rounds.note_drained(reader, since)) {
         // The records of overwritten rings are older too.
         pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));
-        state.command.iter_mut().for_each(FollowedCommand::end_round);
         state.processes.iter_mut().for_each(TrackedProcesses::end_round);
     }
     state.path.take(&pieces)?;

@@ -80,8 +80,7 @@ impl Recording {
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
         let ledger = Ledger { follow, ..Ledger::new(recorder) };
-        let notes_tasks =
-            session.tracks_members() || tracks_processes(&session, output.may_switch());
+        let notes_tasks = tracks_processes(&session, output.may_switch());
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder, notes_tasks));
         let taken =
             StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
@@ -108,7 +107,7 @@ impl Recording {
         let is_inherited = matches!(self.session.options.target, Target::Command(_));
         if let Some(root) = command.filter(|_| !is_inherited) {
             let now = self.session.backend.clock.now();
-            self.capture.shared.follow(root, self.session.tracks_members(), now);
+            self.capture.shared.follow(root, now);
         }
         self.targets.cgroup.read_at_start(self.session.following.as_ref());
         self.begin_rate_control()?;
@@ -337,7 +336,7 @@ fn open(
 /// files.
 fn tracks_processes(session: &RecordSession, may_switch: bool) -> bool {
     let has_own_tasks = !matches!(session.options.target, Target::Cpus(_) | Target::Cgroups { .. });
-    may_switch && has_own_tasks && session.options.synthesize.tasks
+    may_switch && has_own_tasks && (session.options.synthesize.tasks || session.tracks_members())
 }
 
 /// Returns the table that readers of ring buffers need. `notes_tasks`: whether they hand out the

@@ -8,6 +8,7 @@ use tare_format::file::writer::{FINISHED_INIT, Feature};
 use super::ledger::{last_records, sample_time};
 use super::{Recording, StopReason, cost, recount};
 use crate::capture::jit::JitProcesses;
+use crate::capture::processes::TrackedProcesses;
 use crate::error::RecordError;
 use crate::off_cpu::OffCpuTimes;
 use crate::options::Keep;
@@ -68,6 +69,9 @@ impl Recording {
         let mut known = Vec::new();
         let is_tracked =
             self.capture.shared.with_processes(|processes| processes.encode(&mut known)).is_some();
+        if !self.session.options.synthesize.tasks {
+            known.clear();
+        }
         let in_proc = if is_tracked {
             synthesize::Targets::Processes(Vec::new())
         } else {
@@ -87,9 +91,11 @@ impl Recording {
         let mut running = self.describe_running()?;
         let mut beginning = self.account.ledger.clone();
         if let Some(follow) = &mut beginning.follow {
-            let command =
-                self.capture.shared.with_command(|command| (command.exec_ns(), command.members()));
-            (follow.exec_ns, follow.members) = command.unwrap_or_default();
+            follow.exec_ns = self.capture.shared.exec_ns();
+            if self.session.tracks_members() {
+                let threads = self.capture.shared.with_processes(TrackedProcesses::threads);
+                follow.members = threads.unwrap_or_default();
+            }
         }
         let mut records = note::encode(&beginning.to_note()).map_err(RecordError::from)?;
         let mut ending = self.description.clone();
