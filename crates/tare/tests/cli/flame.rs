@@ -7,6 +7,9 @@ use std::process::Output;
 use crate::recorded::RecordingFolder;
 use crate::support::{status, stderr, tare, workload};
 
+/// A command with many samples at 999 Hz, on any machine.
+const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
+
 fn flame(args: &[&str], folder: &Path) -> Output {
     tare().arg("flame").args(args).current_dir(folder).output().unwrap()
 }
@@ -42,7 +45,7 @@ fn a_picture_has_the_functions_the_losses_and_the_ledger() {
 fn without_a_name_it_writes_flame_html_and_says_so() {
     let recording = RecordingFolder::new();
     let folder = recording.folder.path();
-    assert_eq!(status(&recording.run(&["-F", "999", "--", "true"])), 0);
+    assert_eq!(status(&recording.run(&["-F", "999", "--", "sh", "-c", BUSY])), 0);
     for (options, name) in [(&[][..], "flame.html"), (&["--format", "svg"], "flame.svg")] {
         let output = flame(options, folder);
         assert_eq!((status(&output), stderr(&output)), (0, format!("tare: wrote {name}\n")));
@@ -68,8 +71,7 @@ fn what_makes_no_sense_is_refused_with_the_remedy() {
         );
     }
     let recording = RecordingFolder::new();
-    let recorded =
-        recording.run(&["-F", "999", "--", "sh", "-c", "for i in 1 2 3 4; do date; done"]);
+    let recorded = recording.run(&["-F", "999", "--", "sh", "-c", BUSY]);
     assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
     let file = recording.file();
     let file = file.to_str().unwrap();
