@@ -406,3 +406,10 @@ fn samples_of_an_inherited_group_have_periods_that_fit_the_time() {
     assert!(sampled > 0 && sampled <= recorded * cpus, "{sampled} of {recorded} x {cpus}");
     assert_eq!(document["loss"]["decreased_counts"], 0, "{document}");
 }
+
+#[test]
+fn a_dry_run_prints_each_field_on_a_line() {
+    let output = tare().args(["record", "--dry-run", "-e", "cpu-clock", "true"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.lines().any(|line| line == "sample_freq 999"), "{text}");
+}

@@ -61,7 +61,7 @@ fn preview(record: &RecordOptions, host: &Host) -> Outcome {
     let recorder = Recorder::preview(record.options.clone(), backend)
         .map_err(|error| wording::plan_error(&error, host))?;
     say_plan(record, &recorder);
-    write!(std::io::stdout(), "{}", printable(&recorder.plan().to_string()))?;
+    write!(std::io::stdout(), "{}", recorder.plan())?;
     Ok(Exit::Success)
 }
 
@@ -127,7 +127,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
             say(&format!("tare keeps its capabilities: dropping them failed: {error}"));
         }
         say(&format!("{events} events, {} open files", recording.open_files()));
-        let _ = write!(std::io::stderr(), "{}", printable(&plan.unwrap_or_default()));
+        let _ = write!(std::io::stderr(), "{}", plan.unwrap_or_default());
     }
     let explain = |error| wording::record_error(error, host, &files);
     let live = LiveRecording::new(record, host, &signals, child, recording)?;
