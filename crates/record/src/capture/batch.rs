@@ -22,9 +22,8 @@ impl CpuRing {
     }
 
     /// Scans the records in the ring: at most `most` bytes of them, but at least one record. Moves
-    /// mappings, and forks and exits if the scanner's table asks for them, into `noted`. Returns
-    /// `None` if the ring is empty. Calls `filter` while the ring may hold records from before the
-    /// command's execve.
+    /// the scanner's noted records into `noted`. Returns `None` if the ring is empty. Calls
+    /// `filter` while the ring may hold records from before the command's execve.
     pub(super) fn take(
         &mut self,
         most: Option<usize>,

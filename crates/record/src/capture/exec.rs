@@ -180,7 +180,6 @@ fn is_older(exec_ns: Option<u64>, table: &EventTable, record: &[u8]) -> bool {
     exec_ns.is_some() && table.time_ns(record) < exec_ns
 }
 
-/// Splits bytes into whole records.
 fn split_records(mut records: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     std::iter::from_fn(move || {
         let size = RawRecord::first(records, Endian::NATIVE)?.size();

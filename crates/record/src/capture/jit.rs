@@ -143,7 +143,6 @@ impl JitProcesses {
     }
 }
 
-/// Whether a mapping has no file.
 fn is_anonymous(path: &[u8]) -> bool {
     path == b"//anon" || path.starts_with(b"/anon_hugepage") || path.starts_with(b"/dev/zero")
 }

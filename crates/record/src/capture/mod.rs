@@ -28,12 +28,10 @@ mod varied_period;
 use tare_format::abi::Attr;
 use tare_kernel::open::EventTarget;
 
-/// An event to open.
 #[derive(Clone, Debug)]
 pub(crate) struct EventToOpen {
     /// The event's name in messages.
     pub(crate) name: String,
-    /// The attribute to open it with.
     pub(crate) attr: Attr,
     /// Lower frequencies, in Hz. The event is also opened once for each of them; only one of its
     /// frequencies is enabled at a time.

@@ -175,7 +175,6 @@ impl Events {
             .len()
     }
 
-    /// Returns the file of an open event.
     pub(crate) fn file(&self, at: usize) -> Option<&dyn EventFile> {
         self.opened.get(at).map(|opened| &*opened.file)
     }
@@ -211,7 +210,6 @@ impl Events {
         Ok(())
     }
 
-    /// Number of open files.
     pub(crate) fn number_of_files(&self) -> usize {
         self.opened.len() + self.unswapped.len()
     }
@@ -306,7 +304,6 @@ impl Events {
         counts
     }
 
-    /// Reads the count of an event.
     pub(super) fn count_of(&self, opened: &OpenEvent) -> Option<Count> {
         let (reading, nth) = self.reading_of(opened)?;
         reading.counts.get(nth).copied()

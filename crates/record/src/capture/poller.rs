@@ -40,7 +40,6 @@ pub(crate) struct Poller {
 pub(crate) struct ReadySources(u64);
 
 impl ReadySources {
-    /// Whether this source is in the set.
     pub(crate) fn contains(self, waker: WakeSource) -> bool {
         self.0 & waker.bit() != 0
     }

@@ -56,7 +56,6 @@ struct TrackedThread {
     ended_in: Option<u64>,
 }
 
-/// A mapping with its path.
 #[derive(Clone, Debug)]
 struct TrackedMapping {
     time_ns: u64,
@@ -235,7 +234,8 @@ impl TrackedProcesses {
 }
 
 impl TrackedProcess {
-    /// Returns a process with what a thread or process that `tid` begins has from this one.
+    /// Returns a process with this one's mappings and the thread `tid`: the state in which a thread
+    /// or process that `tid` starts begins.
     fn inherited_by(&self, tid: i32) -> Self {
         let thread = self.threads.get(&tid).map(|thread| (tid, thread.clone()));
         let threads = thread.into_iter().collect();
@@ -299,7 +299,6 @@ impl TrackedMapping {
         self.start <= other.start && end(other) <= end(self)
     }
 
-    /// Returns the record of this mapping in a process.
     fn record(&self, pid: i32) -> Mmap<'_> {
         let file = match &self.file {
             MappedFile::None => FileId::None,
@@ -376,7 +375,7 @@ mod tests {
         bytes
     }
 
-    /// What the processes are described as: their names, parents and mapped files.
+    /// Returns the processes' names, parents and mapped files, as described.
     fn described(processes: &mut TrackedProcesses) -> Vec<String> {
         let mut bytes = Vec::new();
         assert_eq!(processes.encode(&mut bytes), 0);

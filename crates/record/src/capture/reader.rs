@@ -88,7 +88,6 @@ impl CodeFiles {
         self.binaries.iter_mut().for_each(|binaries| binaries.see(records));
     }
 
-    /// Returns the build ids of the files with mapped code.
     fn read_build_ids(&self, host: &Host) -> Vec<BuildId> {
         let ids = self.build_ids.read(host);
         self.binaries.iter().fold(ids, |ids, binaries| binaries.with_build_ids(ids))
@@ -128,7 +127,6 @@ impl SharedOutput {
         ask(&mut self.lock().path.scanner)
     }
 
-    /// Notes that there are overwritten rings.
     pub(crate) fn note_overwritten(&self) {
         self.lock().has_overwritten = true;
     }
@@ -218,7 +216,6 @@ impl SharedOutput {
         self.wake_ups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of times that additional reader threads were woken.
     pub(crate) fn wake_ups(&self) -> u64 {
         // ATOMICS: see `count_wake_up`.
         self.wake_ups.load(Ordering::Relaxed)
@@ -264,7 +261,6 @@ impl SharedOutput {
         state.path.take(&[records])
     }
 
-    /// Notes the files of mappings of code.
     pub(crate) fn see_mappings(&self, records: &[u8]) {
         self.lock().code.see_mappings(records);
     }
@@ -560,7 +556,6 @@ mod tests {
             Self { kernel, _events: events, shared, readers }
         }
 
-        /// Emits samples on a CPU.
         fn sample(&self, cpu: usize, samples: usize) {
             (0..samples).for_each(|_| _ = self.kernel.sample(cpu, SimulatedSample::default()));
         }

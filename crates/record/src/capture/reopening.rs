@@ -14,7 +14,6 @@ use crate::error::RecordError;
 pub(crate) struct ReopenedCpu {
     /// The rings, with the indexes of their owners among all open events.
     pub(crate) rings: Rings,
-    /// The ids of each event.
     pub(crate) ids: Vec<Vec<u64>>,
 }
 

@@ -29,7 +29,6 @@ impl Rounds {
         self.number
     }
 
-    /// Notes that records were appended.
     pub(super) fn note_appended(&mut self) {
         self.appended = true;
     }

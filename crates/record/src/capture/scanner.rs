@@ -94,7 +94,6 @@ impl EventTable {
         }
     }
 
-    /// Returns the table with further ids.
     pub(crate) fn with_ids(&self, ids: &[Vec<u64>]) -> Self {
         let mut table = self.clone();
         let more = ids.iter().enumerate();
@@ -199,7 +198,7 @@ pub(crate) struct Scanner {
     has_first: bool,
     /// Periods by task, if tasks are counted separately.
     pub(crate) tasks: Option<Tasks>,
-    /// Records of mappings, and forks and exits if requested, until [`Scanner::take_noted`].
+    /// Records of mappings, and of tasks if requested, until [`Scanner::take_noted`].
     noted: Vec<u8>,
     /// A record that straddles the ring's end.
     straddling: Vec<u8>,
@@ -269,7 +268,6 @@ impl Scanner {
         self.walk(&second[missing..]);
     }
 
-    /// Moves noted records into `into`.
     pub(crate) fn take_noted(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.noted);
     }
@@ -384,17 +382,14 @@ impl Scanner {
         self.known.time_ns(record)
     }
 
-    /// Replaces the table of events.
     pub(crate) fn set_table(&mut self, table: &Arc<EventTable>) {
         self.known = Arc::clone(table);
     }
 
-    /// Returns a shared reference to the table.
     pub(crate) fn shared_table(&self) -> Arc<EventTable> {
         Arc::clone(&self.known)
     }
 
-    /// The table of events.
     pub(crate) fn table(&self) -> &EventTable {
         &self.known
     }

@@ -14,7 +14,6 @@ pub(crate) struct SampleCounts {
 }
 
 impl SampleCounts {
-    /// Returns the samples since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
         Self {
@@ -37,7 +36,6 @@ impl SampleCounts {
 /// Records that a ring had no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LostRecords {
-    /// Number of lost records.
     pub(crate) records: u64,
     /// Time of the last record before the loss, in the recording's clock, if known.
     pub(crate) after_ns: Option<u64>,
@@ -49,7 +47,6 @@ pub(crate) struct LostRecords {
 /// Counts of a ring's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
-    /// Samples by event.
     pub(crate) by_event: Vec<SampleCounts>,
     /// All losses as one: the number of lost records, from the first loss until the last.
     pub(crate) lost: Option<LostRecords>,
@@ -105,7 +102,6 @@ pub(crate) struct RingStats {
 /// Counts of a completed file.
 #[derive(Debug)]
 pub(crate) struct FileStats {
-    /// By ring.
     pub(crate) rings: Vec<RingStats>,
     /// Counts of the records that expired in the flight recorder or were left in it, whose samples
     /// were dropped; they are included in `rings`. `throttled` counts only the records left in it,

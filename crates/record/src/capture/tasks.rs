@@ -22,7 +22,6 @@ pub(crate) struct Tasks {
 /// The tasks of a command, summed up over all rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandTasks {
-    /// Number of tasks.
     pub(crate) tasks: u64,
     /// Number of tasks without a sample.
     pub(crate) unseen: u64,

@@ -68,7 +68,6 @@ fn cpuid(cpuinfo: &str) -> Option<String> {
     parts.map(|parts| parts.join(","))
 }
 
-/// Returns the machine's memory, in KiB.
 pub(crate) fn memory_kib(host: &Host) -> Option<u64> {
     let meminfo = host.read("/proc/meminfo").ok()?;
     kib(&meminfo, "MemTotal:")

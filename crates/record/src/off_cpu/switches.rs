@@ -154,7 +154,7 @@ impl Switches {
         }
     }
 
-    /// Descriptors that become readable when a ring holds 2 MiB.
+    /// Descriptors that become readable when a ring holds 2 MiB, or is full if it is smaller.
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.files()
     }

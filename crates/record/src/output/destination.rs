@@ -93,7 +93,6 @@ fn keep_existing(path: &Path) -> Result<()> {
     }
 }
 
-/// Appends an ending to a path.
 pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);

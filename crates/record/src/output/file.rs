@@ -107,7 +107,6 @@ struct PublishedData {
 }
 
 impl OutputFile {
-    /// Prepares to write to a destination.
     pub(super) fn new(place: OpenDestination, options: &OutputOptions) -> Result<Self> {
         let mut direct = None;
         let (open, sink) = match place {
@@ -157,7 +156,6 @@ impl OutputFile {
         self.data.end().unwrap_or(self.sink.end())
     }
 
-    /// Writes the beginning of the recording.
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() {

@@ -36,7 +36,6 @@ impl Pace {
         }
     }
 
-    /// Whether the file grows fast.
     pub(super) fn is_fast(&self) -> bool {
         self.slow.is_some_and(|windows| windows < SLOW)
     }

@@ -5,7 +5,7 @@
 //!
 //! If the path of a file's bytes depends on its growth rate, the appending thread writes the file
 //! while it grows slowly, and the queue's thread while it grows fast. A short or slow file
-//! therefore needs no thread and no wake-ups.
+//! therefore wakes no thread.
 
 mod piece;
 mod thread;
@@ -248,7 +248,6 @@ impl RecordWriter for Queue {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Bytes written to the current file.
     fn written(&self) -> u64 {
         self.here
             .as_ref()

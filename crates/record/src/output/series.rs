@@ -95,7 +95,6 @@ impl FileSeries {
         self.pace.is_some() && self.file.as_ref().is_some_and(OutputFile::may_be_direct)
     }
 
-    /// Whether file size is limited.
     pub(super) fn is_limited(&self) -> bool {
         self.options.step().is_some()
     }
@@ -238,7 +237,6 @@ impl RecordWriter for FileSeries {
         self.check_going()
     }
 
-    /// Bytes in the current file.
     fn written(&self) -> u64 {
         self.file.as_ref().map_or(0, OutputFile::written)
     }

@@ -51,7 +51,6 @@ impl SharedWindows {
 }
 
 impl WindowThread {
-    /// Starts the thread.
     pub(super) fn start() -> Result<Self> {
         let shared = Arc::new(SharedWindows::default());
         let of_thread = Arc::clone(&shared);
@@ -59,7 +58,6 @@ impl WindowThread {
         Ok(Self { shared, thread: Some(thread), tid })
     }
 
-    /// The thread's id.
     pub(super) fn tid(&self) -> i32 {
         self.tid
     }

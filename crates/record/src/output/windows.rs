@@ -21,7 +21,6 @@ const FIRST: u64 = 256 << 10;
 /// Usage figures of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WindowUsage {
-    /// Number of windows.
     pub(super) windows: u64,
     /// Bytes of the largest one.
     pub(super) largest: u64,
@@ -80,17 +79,14 @@ impl Windows {
         windows
     }
 
-    /// The file.
     pub(super) fn file(&self) -> Arc<dyn DiskFile> {
         Arc::clone(&self.file)
     }
 
-    /// Offset of the next byte.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns the figures so far.
     pub(super) fn used(&self) -> WindowUsage {
         self.used
     }

@@ -34,7 +34,6 @@ impl FileWriter {
         self.end
     }
 
-    /// Writes all pieces.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
         let Self { file, end, calls } = self;
         write_all(pieces, |pieces| {
@@ -92,7 +91,6 @@ fn write_all(
     Ok(())
 }
 
-/// Writes bytes at an offset.
 pub(super) fn write_at(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let mut end = offset;
     write_all(&[bytes], |pieces| {

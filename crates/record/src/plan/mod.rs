@@ -113,7 +113,6 @@ impl PlannedEvent {
         self.fields.is_some()
     }
 
-    /// The fields that a filter can use; `None` if the event accepts no filter.
     pub(crate) fn filter_fields(&self) -> Option<&[String]> {
         self.fields.as_deref()
     }

@@ -28,7 +28,6 @@ pub(super) struct Hotplug {
 }
 
 impl Hotplug {
-    /// Starts watching.
     pub(super) fn start(
         session: &RecordSession,
         events: &Events,

@@ -27,7 +27,6 @@ const LATE_SAMPLES: u64 = 20;
 pub(super) struct Baseline {
     /// Lost samples, by event.
     lost: Vec<Option<u64>>,
-    /// Due samples, by event and CPU.
     due: DueSamples,
     recorded: Duration,
     cpu_ns: u64,

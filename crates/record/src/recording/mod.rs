@@ -408,7 +408,6 @@ impl Recording {
         Ok(&self.state)
     }
 
-    /// The recorder's CPU time so far.
     fn cpu_ns(&self) -> u64 {
         self.session.backend.clock.cpu_ns()
     }

@@ -188,7 +188,6 @@ impl Recording {
         }
     }
 
-    /// Writes the beginning of a recording.
     fn begin(&mut self) -> Result<(), RecordError> {
         let Self { capture: Capture { shared, .. }, description, account, .. } = &*self;
         shared.with_output(|output| output.begin(description))?;

@@ -80,7 +80,6 @@ pub(super) struct OffsetPrediction {
 }
 
 impl OffsetPrediction {
-    /// Sets the offset to the bytes that were written.
     pub(super) fn set(&mut self, written: u64) {
         self.next = written;
     }
@@ -144,7 +143,7 @@ impl OutputThread {
         let (hand, taken) = mpsc::sync_channel::<FileSeries>(1);
         let (give_back, recording) = mpsc::sync_channel(1);
         let (handle, tid) = spawn("tare-output", move || {
-            // The recording comes each time that a file grows fast, and never for a slow one.
+            // The recording comes at the start, or each time that the file grows fast.
             while let Ok(recording) = taken.recv() {
                 // The receiver is gone if the queue was dropped unfinished.
                 let _ = give_back.send(work(&of_thread, recording, capacity));
