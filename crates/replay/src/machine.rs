@@ -345,7 +345,8 @@ impl Machine {
                 let mapped = DsoMapping { pid: mmap.pid, start, end, mapped_ns };
                 self.dsos.table.note_mapping(dso, mapped);
             }
-            self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso, is_code });
+            let mapping = Mapping { start, end, pgoff, dso, is_code };
+            self.spaces.add_with_text(mmap.pid, mapping, &self.dsos.table);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::dso::{DsoId, DsoRenumbering};
+use crate::dso::{Dso, DsoId, DsoKind, DsoRenumbering, DsoTable};
 use crate::limits;
 
 /// A mapping of a part of a DSO.
@@ -64,6 +64,39 @@ impl AddressSpace {
     pub fn mappings(&self) -> impl DoubleEndedIterator<Item = &Mapping> {
         self.chunks.mappings()
     }
+
+    /// Returns a range as code of the DSO whose mappings end before it and begin behind it, if
+    /// their offsets continue.
+    fn text_between(&self, start: u64, end: u64) -> Option<Mapping> {
+        let before = self.find(start.checked_sub(1)?).filter(|_| start < end)?;
+        let behind = self.find(end)?;
+        let continues = before.dso == behind.dso && before.to_dso(end) == behind.to_dso(end);
+        let pgoff = before.to_dso(start);
+        continues.then_some(Mapping { start, end, pgoff, dso: before.dso, is_code: true })
+    }
+
+    /// Returns the start of the run of adjacent mappings of this kind that ends at a mapping.
+    fn run_start(&self, last: &Mapping, is_of_kind: impl Fn(&Mapping) -> bool) -> u64 {
+        let mut start = last.start;
+        for _ in 0..TEXT_PIECES {
+            let before = start.checked_sub(1).and_then(|at| self.find(at));
+            let Some(before) = before.filter(|map| is_of_kind(map)) else { break };
+            start = before.start;
+        }
+        start
+    }
+}
+
+/// Limit on the pieces of a file's text that the mapping behind them names.
+const TEXT_PIECES: usize = 64;
+
+/// Whether a DSO is memory without a file on a disk.
+fn is_memory(dso: &Dso) -> bool {
+    match dso.kind {
+        DsoKind::Anonymous | DsoKind::PerfMap { .. } => true,
+        DsoKind::Elf => dso.name.starts_with(b"/memfd:"),
+        _ => false,
+    }
 }
 
 /// The address spaces of all processes, and the kernel's.
@@ -93,6 +126,25 @@ impl AddressSpaces {
         self.left_out += u64::from(!(has_room && space.add(mapping)));
         self.versions += 1;
         space.version = self.versions;
+    }
+
+    /// Adds a mapping like [`Self::add`], and names text on huge pages by its file. A program moves
+    /// its text to huge pages by replacing the middle of it with a copy in memory without a file
+    /// (`node --use-largepages=on`). Such memory fills the hole between two mappings of the file,
+    /// whose offsets continue behind it.
+    pub fn add_with_text(&mut self, pid: i32, mapping: Mapping, dsos: &DsoTable) {
+        let has_memory = |map: &Mapping| map.is_code && dsos.get(map.dso).is_some_and(is_memory);
+        let text = |map: &Mapping| self.space(pid)?.text_between(map.start, map.end);
+        let text = Some(&mapping).filter(|map| has_memory(map)).and_then(text);
+        self.add(pid, text.filter(|text| !has_memory(text)).unwrap_or(mapping));
+        // A list of mappings in address order has the file's second part last.
+        if !has_memory(&mapping)
+            && let Some(start) = self.space(pid).map(|space| space.run_start(&mapping, has_memory))
+            && let Some(text) = self.space(pid).and_then(|s| s.text_between(start, mapping.start))
+            && text.dso == mapping.dso
+        {
+            self.add(pid, text);
+        }
     }
 
     /// Bytes of the mappings of all processes; shared ones count once.
@@ -504,6 +556,44 @@ mod tests {
         assert!(spaces.find_user(2, 0x1000).is_some() && spaces.find_user(2, 0x3000).is_none());
         spaces.remove(2);
         assert!(spaces.find_user(2, 0x1000).is_none() && spaces.find_user(1, 0x1000).is_some());
+    }
+
+    /// Adds these mappings of a program (`p`), of anonymous memory (`m`) and of a memory file (`f`),
+    /// each with start, end and offset in pages, and returns the DSO and the offset of page 2.
+    fn text_at_page_2(added: &[(char, u64, u64, u64)]) -> (char, u64) {
+        let mut dsos = DsoTable::default();
+        let mut intern = |kind, name: &str| {
+            dsos.intern(Dso { kind, name: name.into(), build_id: None }).unwrap()
+        };
+        let ids = [
+            ('p', intern(DsoKind::Elf, "/usr/bin/node")),
+            ('m', intern(DsoKind::PerfMap { pid: 1 }, "/tmp/perf-1.map")),
+            ('f', intern(DsoKind::Elf, "/memfd:text (deleted)")),
+        ];
+        let mut spaces = AddressSpaces::default();
+        for (name, start, end, pgoff) in added {
+            let dso = ids.iter().find(|(id, _)| id == name).unwrap().1;
+            let [start, end, pgoff] = [start, end, pgoff].map(|pages| pages << 12);
+            spaces.add_with_text(1, Mapping { start, end, pgoff, dso, is_code: true }, &dsos);
+        }
+        let found = spaces.find_user(1, 0x2000).unwrap();
+        (ids.iter().find(|(_, dso)| *dso == found.dso).unwrap().0, found.to_dso(0x2000) >> 12)
+    }
+
+    #[test]
+    fn memory_in_the_hole_of_a_files_text_is_the_file() {
+        let whole = ('p', 1, 5, 11);
+        assert_eq!(text_at_page_2(&[whole, ('m', 2, 3, 2)]), ('p', 12));
+        assert_eq!(text_at_page_2(&[whole, ('f', 2, 4, 0)]), ('p', 12));
+        assert_eq!(text_at_page_2(&[whole, ('m', 3, 4, 3), ('f', 2, 3, 0)]), ('p', 12));
+        let listed = [('p', 1, 2, 11), ('m', 2, 3, 2), ('f', 3, 4, 0), ('p', 4, 5, 14)];
+        assert_eq!(text_at_page_2(&listed), ('p', 12));
+        let moved = [('p', 1, 2, 11), ('m', 2, 4, 2), ('p', 4, 5, 15)];
+        assert_eq!(text_at_page_2(&moved), ('m', 2), "other offsets");
+        assert_eq!(text_at_page_2(&[whole, ('m', 2, 5, 2)]), ('m', 2), "nothing behind it");
+        assert_eq!(text_at_page_2(&[whole, ('m', 1, 3, 1)]), ('m', 2), "nothing before it");
+        let apart = [('p', 0, 1, 10), ('m', 2, 4, 2), ('p', 4, 5, 14)];
+        assert_eq!(text_at_page_2(&apart), ('m', 2), "a gap");
     }
 
     #[test]

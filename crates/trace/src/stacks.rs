@@ -106,7 +106,8 @@ impl Stacks {
             self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end, mapped_ns: None });
         }
         let is_code = !mmap.is_data;
-        self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso, is_code });
+        let mapping = Mapping { start, end, pgoff, dso, is_code };
+        self.spaces.add_with_text(mmap.pid, mapping, &self.dsos);
     }
 
     /// Copies a process's mappings to its new child.

@@ -1,10 +1,11 @@
 //! Names of callers in call chains: calls that don't return, signal handlers, compiled code in
-//! files, and Go that calls C.
+//! files, text on huge pages, and Go that calls C.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::support::{stderr, tare};
+use crate::support::{ProcessGuard, stderr, tare};
 use crate::symbols::compile;
 
 /// `event_loop` and `run_server` end in calls that don't return, so a return address lies in the
@@ -65,6 +66,45 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Replaces the pages of a hot function by a copy in memory, as programs do that move their text to
+/// huge pages, and runs it there. The first argument is the kind of memory, `anon` or `memfd`.
+/// With a second one, the program writes a line and waits for one before it runs the function.
+const MOVES_ITS_TEXT: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+volatile unsigned long sink;
+static unsigned long parts;
+__attribute__((noinline)) void caller(void (*function)(void)) { function(); sink++; }
+__attribute__((noinline, aligned(65536))) void moved(void) {
+    for (unsigned long p = 0; p < parts; p++)
+        for (unsigned long i = 0; i < 40000000; i++) sink += i;
+}
+__attribute__((noinline, aligned(65536))) void follows(void) { sink--; }
+static char copy[65536];
+int main(int argc, char **argv) {
+    char *text = (char *)moved;
+    memcpy(copy, text, sizeof copy);
+    if (!strcmp(argv[1], "memfd")) {
+        int fd = memfd_create("text", 0);
+        write(fd, copy, sizeof copy);
+        mmap(text, sizeof copy, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, 0);
+    } else {
+        int flags = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS;
+        mmap(text, sizeof copy, PROT_READ | PROT_WRITE, flags, -1, 0);
+        memcpy(text, copy, sizeof copy);
+        mprotect(text, sizeof copy, PROT_READ | PROT_EXEC);
+    }
+    parts = argc > 2 ? 1000000 : 8;
+    if (argc > 2) { puts("moved"); fflush(stdout); }
+    caller(moved);
+    if (argc > 9) follows();
+    return 0;
+}
+"#;
+
 const GO_CALLS_C: &str = r#"
 package main
 
@@ -91,7 +131,8 @@ fn record(folder: &Path, call_graph: &str, command: &[&str]) -> Option<PathBuf> 
     let file = folder.join("perf.data");
     let mut tare = tare();
     tare.args(["record", "-q", "-e", "cpu-clock:u", "--call-graph", call_graph, "-o"]);
-    let output = tare.arg(&file).arg("--").args(command).current_dir(folder).output().unwrap();
+    tare.arg(&file).args((command[0] != "-p").then_some("--")).args(command);
+    let output = tare.current_dir(folder).output().unwrap();
     if !output.status.success() {
         println!("skipped: can't record here: {}", stderr(&output));
         return None;
@@ -172,6 +213,31 @@ fn a_perf_map_names_code_in_files_that_are_no_elf_files() {
             std::fs::remove_file(std::fs::read_link(&map).unwrap()).unwrap();
             let named = share(&stacks, ";main;Managed::Method");
             assert!(named > 80, "{kind} {call_graph}: {stacks:?}");
+        }
+    }
+}
+
+/// The text moves while it is recorded, or had moved before.
+#[test]
+fn text_on_huge_pages_has_the_names_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&FRAME_POINTERS[..], &["-fno-toplevel-reorder"]].concat();
+    let Some(program) = compile(folder.path(), MOVES_ITS_TEXT, "moves", &flags) else { return };
+    let program = program.to_str().unwrap();
+    for memory in ["anon", "memfd"] {
+        let mut runs = Command::new(program);
+        let mut runs = ProcessGuard::spawn(runs.args([memory, "waits"]).stdout(Stdio::piped()));
+        let mut line = String::new();
+        BufReader::new(runs.take_stdout()).read_line(&mut line).unwrap();
+        let pid = runs.id().to_string();
+        for call_graph in ["fp", "dwarf"] {
+            let commands: [&[&str]; 2] = [&[program, memory], &["-p", &pid, "sleep", "0.5"]];
+            for command in commands {
+                let Some(file) = record(folder.path(), call_graph, command) else { return };
+                let stacks = folded(&file);
+                let named = share(&stacks, ";main;caller;moved");
+                assert!(named > 80, "{command:?} {call_graph}: {stacks:?}");
+            }
         }
     }
 }
