@@ -165,7 +165,6 @@ impl Cgroups {
     }
 }
 
-/// The hierarchy of version 2.
 fn v2(host: &Host, mounts: &[Mount], memberships: &[Membership]) -> Option<Hierarchy> {
     let own = memberships.iter().find(|m| m.controllers.is_empty()).map(|m| m.path.as_path());
     hierarchy(host, mounts.iter().filter(|mount| mount.fs_type == "cgroup2"), own)

@@ -80,7 +80,6 @@ fn record_inherited_state() {
     }
 }
 
-/// Whether the process ignores a signal.
 pub(crate) fn is_ignored(signal: c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call only reads; the kernel fills `action`, for which

@@ -131,7 +131,6 @@ impl Signals {
 }
 
 impl Dispositions {
-    /// Restores them.
     pub(crate) fn restore(&self) {
         // SAFETY: the kernel returned all these values earlier, and the calls are
         // async-signal-safe.

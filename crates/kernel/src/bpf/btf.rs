@@ -91,7 +91,6 @@ impl<'b> BtfTypes<'b> {
         word(self.types, at)
     }
 
-    /// Returns a name.
     pub(super) fn name(&self, at: u32) -> Option<&'b [u8]> {
         self.strings.get(at as usize..)?.split(|byte| *byte == 0).next()
     }

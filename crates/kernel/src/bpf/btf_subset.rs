@@ -40,7 +40,7 @@ fn names_of_types(object: &[u8]) -> Option<HashSet<&[u8]>> {
 }
 
 /// Returns BTF with those of the kernel's types that an object's relocations may need; `None` if
-/// one of both can't be read.
+/// either can't be read.
 pub(super) fn subset_for(object: &[u8], kernel: &[u8]) -> Option<Vec<u8>> {
     let names = names_of_types(object)?;
     let kernel = BtfTypes::read(kernel)?;

@@ -32,7 +32,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Slots of a table.
+    /// Slots for the calls of one ABI; the last one stands for all numbers above.
     pub(super) const CALLS: u32 = 512;
     /// Stands for itself and all greater and negative numbers.
     pub const BEYOND: u32 = Self::CALLS - 1;

@@ -202,7 +202,6 @@ impl LoadedObject {
         self.program::<&mut Iter>(name)?.load("task", &types).map_err(program_error(name))
     }
 
-    /// Whether a program of this name is loaded.
     pub(crate) fn is_loaded(&self, name: &str) -> bool {
         self.ebpf.program(name).is_some_and(|program| program.fd().is_ok())
     }

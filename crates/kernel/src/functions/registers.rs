@@ -24,7 +24,6 @@ const RETURNED: &str = "ax";
 #[cfg(target_arch = "aarch64")]
 const RETURNED: &str = "x0";
 
-/// Number of registers.
 pub(super) const COUNT: usize = NAMES.len();
 
 /// A register.

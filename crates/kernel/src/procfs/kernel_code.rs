@@ -103,7 +103,7 @@ pub fn kernel_functions<T>(
     chosen.into_iter().map(|(start, value)| (start..end(start), value)).collect()
 }
 
-/// Parses ` 01000000-02209987 : Kernel code`; the kernel shows zeros to users who may not know.
+/// Parses ` 01000000-02209987 : Kernel code`; without CAP_SYS_ADMIN the kernel shows zeros.
 fn code_bytes(host: &Host) -> Option<u64> {
     let iomem = host.read("/proc/iomem").ok()?;
     let line = iomem.lines().find_map(|line| line.trim().strip_suffix(": Kernel code"))?;
