@@ -26,7 +26,6 @@ use crate::name_source::NameSource;
 use crate::packed::xz;
 use crate::table::{Binding, NamePart, NewSymbol, SymbolKind, SymbolTableBuilder};
 
-/// Returns the build id of an ELF file.
 pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<BuildId>> {
     fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,

@@ -122,7 +122,7 @@ fn start_of(stat: &[u8]) -> Option<u64> {
     std::str::from_utf8(start).ok()?.parse().ok()
 }
 
-/// Whether a file is trusted.
+/// Returns the file if it is trusted.
 fn check(options: &SymbolOptions, file: File, owner: Option<u32>) -> Result<File, Unresolved> {
     let meta = file.metadata().map_err(|_| Unresolved::NotReadable)?;
     let is_trusted = [Some(0), Some(options.reader_uid), owner].contains(&Some(meta.uid()));

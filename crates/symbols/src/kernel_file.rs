@@ -182,7 +182,6 @@ impl KernelFile {
         Some((own, self.code.to_offset(own)?))
     }
 
-    /// The open file.
     pub(crate) fn found(&self) -> &FoundFile {
         &self.found
     }

@@ -44,7 +44,6 @@ impl MapRange {
 }
 
 impl PerfMap {
-    /// Reads a perf map.
     pub(crate) fn read(file: File) -> Result<Self, Unresolved> {
         let max_bytes = limits::PERF_MAP_BYTES;
         let bytes = file.metadata().map_or(0, |meta| meta.len());
@@ -132,7 +131,6 @@ impl PerfMap {
         (address < end && !name.is_empty()).then_some(SymbolMatch { number, start, end })
     }
 
-    /// Returns the name of a symbol.
     pub(crate) fn name(&self, symbol: u32) -> Option<&[u8]> {
         self.line(symbol).map(|line| line.name)
     }
@@ -143,7 +141,6 @@ impl PerfMap {
         self.name(self.find(address)?.number)
     }
 
-    /// Whether the map has no symbols.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

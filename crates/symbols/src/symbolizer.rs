@@ -189,7 +189,6 @@ impl Symbolizer {
         (self.demangles() && self.name(symbol) != raw).then_some(raw)
     }
 
-    /// Whether names are demangled.
     pub(crate) fn demangles(&self) -> bool {
         self.options.demangle
     }

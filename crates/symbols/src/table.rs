@@ -243,7 +243,6 @@ impl SymbolTableBuilder {
         self.set_names(NamePart::Functions, Arc::new(names));
     }
 
-    /// Whether there are no symbols.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.hidden.is_empty()
     }
@@ -470,12 +469,10 @@ impl SymbolTable {
         self.source == NameSource::Symtab
     }
 
-    /// Number of symbols.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there are no symbols at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }

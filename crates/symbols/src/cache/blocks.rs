@@ -119,7 +119,6 @@ impl Blocks {
         written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
 
-    /// The open file.
     pub(super) fn file(&self) -> &File {
         &self.file
     }

@@ -148,7 +148,6 @@ impl DebugFile {
         }
     }
 
-    /// Whether the file has debug info.
     pub(super) fn has_debug_info(&self) -> bool {
         !self.named(".debug_info").is_empty()
     }
@@ -180,7 +179,6 @@ impl DebugFile {
         bytes.sum()
     }
 
-    /// Returns the debug info.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
         let section = |id: SectionId| Ok(EndianSlice::new(self.named(id.name()), self.endian));
         Dwarf::load(section).unwrap_or_else(|never: std::convert::Infallible| match never {})

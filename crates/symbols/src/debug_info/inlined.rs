@@ -11,10 +11,10 @@ use gimli::{
 
 use super::file::{DebugFile, Slice};
 
-/// Bytes of debug info up to which inlined calls are counted: reading it all takes about a second
-/// for each of these.
+/// Bytes of debug info up to which inlined calls are counted. Reading this many takes about a
+/// second.
 const MAX_BYTES: usize = 1 << 26;
-/// Entries between a declaration and the entry that refers to it.
+/// Limit on the entries between a declaration and the entry that refers to it.
 const MAX_REFERENCES: usize = 4;
 
 /// The entry of a function.

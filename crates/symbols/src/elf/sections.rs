@@ -119,7 +119,6 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())]
     }
 
-    /// Finds a section by name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
         self.headers.iter().find(|section| {
             self.name_from(section).strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
@@ -138,7 +137,6 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         name.windows(4).any(|part| part == b"text" || part == b"data")
     }
 
-    /// Whether a section has instructions.
     pub(super) fn is_code(&self, index: elf::SymbolSection) -> bool {
         let section = self.headers.get(usize::from(index.0));
         section.is_some_and(|section| section.sh_flags(self.endian).contains(elf::SHF_EXECINSTR))

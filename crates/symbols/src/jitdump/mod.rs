@@ -192,7 +192,6 @@ impl<S: ReadAt> JitDump<S> {
         lines.find(record.get(..read)?, wanted)
     }
 
-    /// Whether there are no functions.
     pub(crate) fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }

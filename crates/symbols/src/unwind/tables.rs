@@ -107,7 +107,6 @@ impl UnwindTables {
         section
     }
 
-    /// Returns the bytes of an expression.
     pub(super) fn expression(&self, place: &ExpressionRange) -> Option<Bytes<'_>> {
         let section = match place.is_debug_frame {
             true => &self.frames.sections.debug_frame.bytes,
