@@ -52,7 +52,6 @@ pub(crate) struct AheadState {
     pub(crate) stats: UnwindStats,
 }
 
-/// Whether samples of a recording have copied stacks.
 pub(crate) fn has_copied_stacks(description: &Description) -> bool {
     let copies = u64::from(PERF_SAMPLE_STACK_USER);
     description.events().iter().any(|event| event.attr.sample_type & copies != 0)

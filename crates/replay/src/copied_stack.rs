@@ -35,7 +35,6 @@ pub(crate) struct CopiedStack<'a> {
     frame_pointers: Vec<u64>,
 }
 
-/// An unwound stack.
 #[derive(Debug)]
 pub(crate) struct UnwoundStack {
     pub(crate) position: usize,

@@ -16,7 +16,6 @@ use crate::options::{ReplayOptions, SampleDetail};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// A record that is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DueRecord<'a> {
     /// Nanoseconds of the recording's clock, if the record has a time.
@@ -27,7 +26,6 @@ pub(crate) struct DueRecord<'a> {
 }
 
 impl<'a> DueRecord<'a> {
-    /// Returns a held-back sample as a due record.
     pub(crate) fn from_deferred(sample: &'a DeferredSample, description: &Description) -> Self {
         let raw = sample.record();
         Self { time_ns: sample.time_ns, event: description.lookup().index_of(&raw), raw }
@@ -172,7 +170,7 @@ impl ReplayState {
 
     /// Passes a sample to the sink, and a sample with the counts of a group once for each member
     /// whose count increased. Leaves out samples that are malformed, belong to a task other than
-    /// the command's, or only hold a copied stack.
+    /// the command's, or only hold a stack for later samples.
     pub(crate) fn pass_to_sink<S: Sink>(
         &mut self,
         description: &Description,

@@ -43,7 +43,6 @@ const CACHES: [&str; 7] = ["L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "bra
 const CACHE_ACCESSES: [(&str, &str); 3] =
     [("load", "loads"), ("store", "stores"), ("prefetch", "prefetches")];
 
-/// Returns a name made from an event's attributes.
 pub(crate) fn from_attr(attr: &Attr) -> String {
     let number = attr.config;
     let index = usize::try_from(number).unwrap_or(usize::MAX);

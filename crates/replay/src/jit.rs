@@ -30,7 +30,6 @@ pub(crate) struct JitClock {
 }
 
 impl JitClock {
-    /// Reads the clock of a recording's events.
     fn learn_events(&mut self, events: &[RecordedEvent]) {
         let is_monotonic = |event: &RecordedEvent| {
             event.attr.flags.contains(Flags::USE_CLOCKID) && event.attr.clockid == CLOCK_MONOTONIC
@@ -262,7 +261,6 @@ impl JitCode {
         }
     }
 
-    /// Returns the path of a process's unreadable dump.
     pub(crate) fn unread_path(&self, pid: i32) -> Option<&[u8]> {
         self.unread.get(&pid).map(|(_, path)| &**path)
     }
@@ -276,7 +274,6 @@ impl JitCode {
         }
     }
 
-    /// Returns the runtime that compiles code in a process.
     pub(crate) fn runtime(&self, pid: i32) -> Option<Runtime> {
         self.runtimes.get(&pid).copied()
     }

@@ -146,7 +146,6 @@ pub(crate) struct UserPart {
 }
 
 impl UserPart {
-    /// Creates the user part from an unwound stack.
     pub(crate) fn unwound(addresses: Vec<u64>) -> Self {
         Self { addresses, has_return_addresses: false }
     }
@@ -223,7 +222,6 @@ impl Machine {
         self.apply(raw, record);
     }
 
-    /// Applies the changes of a record.
     fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
         match record {
             record if is_of_unknown_task(raw, record) => {}
@@ -449,7 +447,6 @@ impl Machine {
         self.mapping(mode, pid, address).map(|map| map.end.saturating_sub(map.start))
     }
 
-    /// Returns the mapping that contains an address.
     pub(crate) fn mapping(&self, mode: CpuMode, pid: i32, address: u64) -> Option<&Mapping> {
         match mode.in_process(pid) {
             (CpuMode::Kernel, _) => self.spaces.find_kernel(address),
@@ -572,7 +569,6 @@ impl Machine {
         self.frame_pointers.keeps_frame_pointer(&self.dsos.table, at)
     }
 
-    /// Returns the address space of a process.
     pub(crate) fn user_space(&self, pid: i32) -> Option<&AddressSpace> {
         self.spaces.space(pid)
     }
@@ -722,7 +718,6 @@ impl Machine {
     }
 }
 
-/// Returns the name of a process's perf map.
 fn perf_map_path(pid: i32) -> Vec<u8> {
     format!("/tmp/perf-{pid}.map").into_bytes()
 }

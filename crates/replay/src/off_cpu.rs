@@ -26,7 +26,6 @@ const ADDRESSES: usize = 1 << 21;
 /// Limit of wakers.
 const WAKERS: usize = 1 << 16;
 
-/// A user call chain.
 #[derive(Debug)]
 struct UserChain {
     addresses: Box<[u64]>,
@@ -115,7 +114,7 @@ impl OffCpuStacks {
         true
     }
 
-    /// Stores a waker. Its frames belong to its own process.
+    /// Stores a waker. Its user frames belong to its own process.
     fn store_waker(&mut self, waker: u64, user: u64, sample: &Sample<'_>) {
         if self.wakers.len() >= WAKERS {
             return;

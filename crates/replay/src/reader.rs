@@ -56,7 +56,7 @@ struct BatchRecord {
 pub(crate) enum ReaderEnd {
     /// The recording ended, or the caller stopped receiving.
     Whole,
-    /// No thread could be started, or the next samples have copied stacks, which the caller's
+    /// No thread could be started, or the next samples may have copied stacks, which the caller's
     /// thread must unwind ahead. The caller reads the rest.
     Early,
 }

@@ -17,7 +17,6 @@ pub(crate) struct RecordedTime {
 }
 
 impl RecordedTime {
-    /// Reads a recording's description.
     pub(crate) fn learn(&mut self, description: &Description) {
         let features = description.features();
         self.clock = features.clock_data().ok().or(self.clock);

@@ -208,7 +208,6 @@ impl Recording {
     }
 }
 
-/// Sets the losses of reading a recording.
 pub(crate) fn add_reading_losses(losses: &mut tare_profile::Losses, unread: &Losses) {
     let gap = |gap: &tare_format::file::Gap| tare_profile::Gap {
         offset: gap.offset,

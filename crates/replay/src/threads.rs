@@ -145,8 +145,8 @@ impl Threads {
         self.by_tid.insert(tid, thread);
     }
 
-    /// Notes a thread's exit. Returns process and thread of the exited thread that is dropped to
-    /// stay below the limit.
+    /// Notes a thread's exit. Returns process and thread of an exited thread that it drops to stay
+    /// below the limit.
     pub(crate) fn exit(&mut self, task: &Task) -> Option<(i32, i32)> {
         let version = self.get(task.tid)?.version;
         self.ended.push_back((task.tid, version, task.time_ns));

@@ -70,7 +70,6 @@ impl UnwindStats {
         *self.ends.entry(key).or_default() += 1;
     }
 
-    /// Returns the counts for a profile.
     pub(crate) fn summary(&self) -> Unwinding {
         let ended = |why: UnwindOutcome| {
             let of_this = self.ends.iter().filter(|((end, _), _)| *end == why);
@@ -100,9 +99,9 @@ impl UnwindStats {
         }
     }
 
-    /// Returns the smallest copy that would have held a truncated stack more, and
-    /// [`ENOUGH_PERCENT`] of all; without such a size the largest copy, and `None` if no copy was
-    /// too small.
+    /// Returns the smallest copy that would have held at least one truncated stack, and
+    /// [`ENOUGH_PERCENT`] of the whole and truncated ones. If there is none, returns the largest
+    /// copy; if no copy was too small, `None`.
     fn find_sufficient_size(&self) -> Option<Sufficient> {
         let truncated: u64 = self.distances.iter().sum();
         let all = self.whole + truncated;

@@ -66,7 +66,6 @@ impl Waiting {
         }
     }
 
-    /// Takes the next due record.
     pub(crate) fn pop(&mut self) -> Option<DueRecord<'_>> {
         let OrderedRecord { time_ns, tag, record } = self.sorter.pop()?;
         let event = tag.checked_sub(1).and_then(|event| usize::try_from(event).ok());

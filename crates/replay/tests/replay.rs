@@ -21,7 +21,6 @@ const BRANCH_STACK: u64 = 1 << 11;
 
 const ENDIAN: Endian = Endian::Little;
 
-/// A record to push.
 #[derive(Clone, Debug)]
 struct PushedRecord {
     kind: u32,

@@ -20,7 +20,6 @@ use crate::callchain::CodeAddress;
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 
-/// Sums up cycles per block of code.
 #[derive(Debug, Default)]
 pub(super) struct BlockCycles {
     by_event: BTreeMap<EventId, EventCycles>,
@@ -126,7 +125,6 @@ impl BlockCycles {
         self.blocks = std::mem::take(&mut self.by_event).into_iter().map(blocks).collect();
     }
 
-    /// Returns the finished blocks.
     pub(super) fn into_blocks(self) -> Vec<Blocks> {
         self.blocks
     }

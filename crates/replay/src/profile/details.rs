@@ -198,7 +198,6 @@ impl Details {
         }
     }
 
-    /// Returns the socket of a CPU.
     pub(super) fn find_socket(
         &mut self,
         description: &Description,

@@ -36,7 +36,6 @@ pub(super) struct BrokenChains {
 pub(super) type FramePointerUses = HashMap<FrameId, bool, foldhash::fast::RandomState>;
 
 impl BrokenChains {
-    /// Counts the call chain of a sample.
     pub(super) fn count(
         &mut self,
         profile: &Profile,

@@ -109,12 +109,10 @@ impl FrameTable {
         Self { recent: RecentFrames::with_slots(1 << 10), ..self }
     }
 
-    /// Returns which functions keep a frame pointer, if call chains are judged.
     pub(super) fn frame_pointer_uses(&self) -> Option<&FramePointerUses> {
         self.frame_pointer_uses.as_ref()
     }
 
-    /// Returns the frame of an address in a process.
     pub(super) fn find_frame(
         &mut self,
         profile: &mut Profile,
@@ -213,7 +211,6 @@ impl FrameTable {
         Some(frame)
     }
 
-    /// Adds the frame of an address without a mapping.
     fn add_unmapped(&mut self, profile: &mut Profile, at: CodeAddress) -> FrameId {
         let why = self.add_reason(profile, Unresolved::NoMapping);
         profile.add_frame(plain_frame(space(at.mode), None, Err(why), at.address))
@@ -322,7 +319,6 @@ impl FrameTable {
         })
     }
 
-    /// Returns the call chain that was added last.
     pub(super) fn last_chain(&self) -> JudgedChain<'_> {
         JudgedChain { frames: &self.last_chain.frames, is_cut: self.last_chain.is_cut }
     }
@@ -387,7 +383,6 @@ fn plain_frame(
     ProfileFrame { space, dso, function, address, is_inlined: false, line: None }
 }
 
-/// Converts a CPU mode to the profile's address space.
 pub(super) fn space(mode: CpuMode) -> Space {
     match mode {
         CpuMode::Kernel => Space::Kernel,

@@ -122,7 +122,6 @@ impl SampleSink {
         self.events.learn_names(&mut self.profile, description);
     }
 
-    /// Keeps a sample.
     pub(crate) fn take(
         &mut self,
         machine: &mut Machine,
@@ -300,7 +299,6 @@ impl SampleSink {
     }
 }
 
-/// Returns the first address of a frame's function.
 fn function_start(profile: &Profile, frame: FrameId) -> Option<u64> {
     Some(profile.symbol(profile.frame(frame)?.function.ok()?)?.start)
 }

@@ -94,7 +94,6 @@ impl CallStacks {
     }
 }
 
-/// Returns the address that a sample was taken at.
 pub(super) fn code_address(sample: &Replayed<'_, Sample<'_>>) -> Option<CodeAddress> {
     let mode = CpuMode::from_misc(sample.raw.misc);
     sample.fields.head.ip.map(|address| CodeAddress::exact(mode, address))

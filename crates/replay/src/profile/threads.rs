@@ -28,7 +28,6 @@ pub(super) struct KnownThread {
     rows: [Option<(EventId, Option<u32>, RowId)>; 4],
 }
 
-/// Index of a thread in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ThreadIndex(usize);
 
@@ -117,7 +116,6 @@ impl ThreadTable {
         };
     }
 
-    /// Returns the last name of a thread.
     pub(super) fn last_comm(&self, tid: i32) -> Option<StringId> {
         self.last_comms.get(&tid).copied()
     }
