@@ -100,8 +100,8 @@ impl UnwindStats {
     }
 
     /// Returns the smallest copy that would have held at least one truncated stack, and
-    /// [`ENOUGH_PERCENT`] of the whole and truncated ones. If there is none, returns the largest
-    /// copy; if no copy was too small, `None`.
+    /// [`ENOUGH_PERCENT`] of the whole and truncated stacks. If no size suffices, returns the
+    /// largest copy; if no copy was too small, `None`.
     fn find_sufficient_size(&self) -> Option<Sufficient> {
         let truncated: u64 = self.distances.iter().sum();
         let all = self.whole + truncated;
