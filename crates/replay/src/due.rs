@@ -170,7 +170,7 @@ impl ReplayState {
 
     /// Passes a sample to the sink, and a sample with the counts of a group once for each member
     /// whose count increased. Leaves out samples that are malformed, belong to a task other than
-    /// the command's, or only hold a stack for later samples.
+    /// the command's, or only introduce a copied stack or a waker.
     pub(crate) fn pass_to_sink<S: Sink>(
         &mut self,
         description: &Description,
@@ -192,14 +192,15 @@ impl ReplayState {
         if let Some(read) = &fields.read {
             self.members.extend(self.groups.members(read, fields.head.tid, description.lookup()));
         }
-        if !self.machine.threads.belongs_to_command(fields.head.tid) {
+        let Self { off_cpu, machine, is_whole, .. } = self;
+        if off_cpu.store_introduction(description, event, &fields, machine, *is_whole) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if !machine.threads.belongs_to_command(fields.head.tid) {
             self.losses.outside_samples += 1;
             return Ok(ControlFlow::Continue(()));
         }
-        let Self { off_cpu, machine, is_whole, .. } = self;
-        if !off_cpu.complete_chain(description, event, &fields, machine, *is_whole) {
-            return Ok(ControlFlow::Continue(()));
-        }
+        off_cpu.complete_chain(description, event, &fields, machine);
         if fields.read.is_none() {
             let sample = Replayed { time_ns, description, event, raw, fields: &fields };
             return sink.sample(&mut self.machine, &sample);

@@ -64,10 +64,14 @@ fn is_off_cpu(attr: &Attr) -> bool {
 }
 
 impl OffCpuStacks {
-    /// Stores a sample's user call chain or waker, or gives the machine those that are stored under
-    /// the sample's keys. `is_whole`: the unwound chain reaches the start of its thread. Returns
-    /// whether the sample is to be passed to the sink.
-    pub(crate) fn complete_chain(
+    /// Stores the user call chain or the waker that a sample introduces. `is_whole`: the unwound
+    /// chain reaches the start of its thread. Returns whether the sample introduces one: it stands
+    /// for no wait, and isn't passed to the sink.
+    ///
+    /// Any task can wake a task of the command, and an introduction has the time of the recorder's
+    /// last drain, which may precede the command's execve. So introductions count whatever task and
+    /// time they have.
+    pub(crate) fn store_introduction(
         &mut self,
         description: &Description,
         event: Option<usize>,
@@ -76,25 +80,33 @@ impl OffCpuStacks {
         is_whole: bool,
     ) -> bool {
         machine.chain_parts.waker.clear();
-        let events = description.events();
-        if self.is_off_cpu.len() != events.len() {
-            self.is_off_cpu = events.iter().map(|event| is_off_cpu(&event.attr)).collect();
-        }
-        if event.is_none_or(|event| self.is_off_cpu.get(event) != Some(&true)) {
-            return true;
-        }
-        let name = sample.head.addr.unwrap_or(0);
-        let ns = sample.head.period.unwrap_or(0);
-        if ns == 0 {
-            if let Some(user) = machine.chain_parts.user.take() {
-                let addresses = user.addresses.into();
-                self.store_chain(name, UserChain { addresses, is_whole });
-            } else if let Some(waker) = sample.transaction.filter(|waker| *waker != 0) {
-                self.store_waker(waker, name, sample);
-            }
+        if !self.has_event(description, event) || sample.head.period.unwrap_or(0) != 0 {
             return false;
         }
+        let name = sample.head.addr.unwrap_or(0);
+        if let Some(user) = machine.chain_parts.user.take() {
+            let addresses = user.addresses.into();
+            self.store_chain(name, UserChain { addresses, is_whole });
+        } else if let Some(waker) = sample.transaction.filter(|waker| *waker != 0) {
+            self.store_waker(waker, name, sample);
+        }
+        true
+    }
+
+    /// Gives the machine the user call chain and the waker that are stored under a wait's keys.
+    pub(crate) fn complete_chain(
+        &mut self,
+        description: &Description,
+        event: Option<usize>,
+        sample: &Sample<'_>,
+        machine: &mut Machine,
+    ) {
+        if !self.has_event(description, event) {
+            return;
+        }
+        let name = sample.head.addr.unwrap_or(0);
         if sample.stack_user.is_some() {
+            let ns = sample.head.period.unwrap_or(0);
             let chain = self.chains.get(&name).filter(|_| name != 0);
             machine.chain_parts.user =
                 chain.map(|chain| UserPart::unwound(chain.addresses.to_vec()));
@@ -111,7 +123,15 @@ impl OffCpuStacks {
                 .waker
                 .extend(user.map(|address| CodeAddress::exact(mode, *address)));
         }
-        true
+    }
+
+    /// Whether an event is off-CPU time that tare recorded.
+    fn has_event(&mut self, description: &Description, event: Option<usize>) -> bool {
+        let events = description.events();
+        if self.is_off_cpu.len() != events.len() {
+            self.is_off_cpu = events.iter().map(|event| is_off_cpu(&event.attr)).collect();
+        }
+        event.and_then(|event| self.is_off_cpu.get(event)) == Some(&true)
     }
 
     /// Stores a waker. Its user frames belong to its own process.

@@ -238,6 +238,34 @@ fn each_process_of_a_pipeline_is_woken_by_the_one_before() {
     }
 }
 
+/// A task of the command is woken by the command's first process, whose introduction is older than
+/// its execve, or by a process outside of the command.
+#[test]
+fn followed_commands_are_woken_by_their_first_process_and_by_others() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let fifo = folder.path().join("fifo");
+    let writes = "exec > \"$1\"; for i in 1 2 3 4 5; do sleep 0.03; echo; done";
+    let of_first = format!("cat < \"$1\" > /dev/null & {writes}");
+    for (command, beside) in [(of_first.as_str(), None), ("exec cat \"$1\"", Some(writes))] {
+        sh(&format!("rm -f {0} && mkfifo {0}", fifo.display()));
+        let mut writer = beside.map(|line| {
+            ProcessGuard::spawn(Command::new("sh").args(["-c", line, "outside"]).arg(&fifo))
+        });
+        let mut record = tare();
+        record.args(["record", "-q", "--off-cpu", "--wakers", "-o"]).arg(&file).arg("--");
+        let output = record.args(["sh", "-c", command, "inside"]).arg(&fifo).output().unwrap();
+        writer.iter_mut().for_each(ProcessGuard::end);
+        assert_eq!(status(&output), 0, "{output:?}");
+        let chains = chains(&file, "cat", "vfs_read");
+        let is_woken = chains.iter().flatten().any(|frame| frame == "woken by sh");
+        assert!(is_woken, "{command}: {chains:#?}");
+    }
+}
+
 /// A program that sleeps all the time.
 fn sleeper(line: &str) -> ProcessGuard {
     let sleeper = ProcessGuard::spawn(Command::new("sh").args(["-c", line]));
