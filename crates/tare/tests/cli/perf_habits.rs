@@ -1,9 +1,9 @@
 //! Command lines that people type from habit: perf's spelling, and mistakes that deserve an answer.
 
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 
-use crate::support::{status, stderr, tare, workload};
+use crate::support::{ProcessGuard, status, stderr, tare, workload};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -382,4 +382,29 @@ fn numbers_in_names_are_folded_by_a_sort_key() {
     assert!(!folded.contains("worker-1"), "{folded}");
     refuses(&["top", "-s", "comm_nodigit"], "is for recordings");
     refuses(&["diff", "-s", "comm_nodigit"], "recordings are compared by");
+}
+
+#[test]
+fn processes_of_several_options_add_up() {
+    let processes = [(); 2].map(|()| ProcessGuard::spawn(Command::new("sleep").arg("1000")));
+    let [first, second] = processes.each_ref().map(|process| process.id().to_string());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let both = format!("{first} {second}");
+    for words in [&["-p", &first, "-p", &second][..], &["-p", &both]] {
+        let mut stat = tare();
+        let output = stat.args(["stat", "-e", "cs", "--timeout", "50"]).args(words).output();
+        let text = stderr(&output.unwrap());
+        assert!(text.contains(&format!("process id '{first},{second}'")), "{text}");
+        let mut record = tare();
+        record.args(["record", "-q", "-e", "dummy", "--timeout", "50", "-o"]).arg(&file);
+        let output = record.args(words).output().unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        let tasks = tare().args(["report", "--tasks", "-i"]).arg(&file).output().unwrap();
+        let tasks = String::from_utf8(tasks.stdout).unwrap();
+        for pid in [&first, &second] {
+            let is_listed = tasks.lines().any(|line| line.split_whitespace().next() == Some(pid));
+            assert!(is_listed, "{words:?}: {tasks}");
+        }
+    }
 }

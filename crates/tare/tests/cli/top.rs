@@ -67,6 +67,22 @@ fn json_has_a_document_a_line_with_what_watching_costs() {
 }
 
 #[test]
+fn processes_of_several_options_add_up() {
+    let programs = [busy("30"), busy("30")];
+    let [first, second] = programs.each_ref().map(pid);
+    let options = ["--sort", "pid", "--no-children", "-d", "0.5", "--timeout", "3000"];
+    let output = top(&[&["--json", "-p", &first, "-p", &second][..], &options].concat());
+    let documents = documents(&output);
+    let rows = documents.last().unwrap()["events"][0]["entries"].as_array().unwrap();
+    for pid in [first, second] {
+        let has_thread = |row: &Value| {
+            std::path::Path::new(&format!("/proc/{pid}/task/{}", row["tid"])).exists()
+        };
+        assert!(rows.iter().any(has_thread), "{pid}: {rows:?}");
+    }
+}
+
+#[test]
 fn copied_stacks_are_unwound_while_they_are_recorded() {
     let program = busy("30");
     // Longer than one window, so that old samples leave.

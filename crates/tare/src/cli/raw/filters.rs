@@ -1,6 +1,7 @@
 //! Filters of recorded samples.
 
 use super::definition::options;
+use super::task_list::{TaskList, parse_tasks};
 
 options! {
     /// Names of commands, binaries and functions. Their short options differ by command, as in
@@ -28,12 +29,12 @@ options! {
     #[command(next_help_heading = "Filters")]
     pub struct TaskFilterArgs {
         /// Only these processes
-        #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub pid: Vec<i32>,
+        #[arg(long, value_name = "PID,…", value_parser = parse_tasks)]
+        pub pid: Vec<TaskList>,
 
         /// Only these threads
-        #[arg(long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub tid: Vec<i32>,
+        #[arg(long, value_name = "TID,…", value_parser = parse_tasks)]
+        pub tid: Vec<TaskList>,
 
         /// CPUs and times.
         #[command(flatten)]

@@ -1,3 +1,4 @@
+use super::task_list::{TaskList, parse_tasks};
 use super::{InputArgs, RangeArgs, ResultFileArgs, RingArgs, TracedArgs};
 
 const EXAMPLES: &str = "\
@@ -65,8 +66,8 @@ pub struct SchedArgs {
     pub traced: TracedArgs,
 
     /// With -i: only these threads
-    #[arg(short, long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, requires = "input", help_heading = "Target")]
-    pub tid: Vec<i32>,
+    #[arg(short, long, value_name = "TID,…", value_parser = parse_tasks, requires = "input", help_heading = "Target")]
+    pub tid: Vec<TaskList>,
 
     /// CPUs and times to show.
     #[command(flatten, next_help_heading = "Target")]

@@ -1,6 +1,7 @@
 //! Running tasks, CPUs and cgroups to measure, and the children of tasks.
 
 use super::definition::options;
+use super::task_list::{TaskList, parse_tasks};
 
 options! {
     /// Running tasks, CPUs and cgroups, for `stat`, `record` and `top`.
@@ -11,13 +12,13 @@ options! {
         #[arg(short, long)]
         pub all_cpus: bool,
 
-        /// Running processes, until all have exited
-        #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub pid: Vec<i32>,
+        /// Running processes, until all have exited; several add up, also as -p "$(pidof NAME)"
+        #[arg(short, long, value_name = "PID,…", value_parser = parse_tasks)]
+        pub pid: Vec<TaskList>,
 
-        /// Running threads, until all have exited
-        #[arg(short, long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, conflicts_with = "pid")]
-        pub tid: Vec<i32>,
+        /// Running threads, until all have exited; several add up
+        #[arg(short, long, value_name = "TID,…", value_parser = parse_tasks, conflicts_with = "pid")]
+        pub tid: Vec<TaskList>,
 
         /// These CPUs only, such as 0-3,8
         #[arg(short = 'C', long, value_name = "CPUS")]

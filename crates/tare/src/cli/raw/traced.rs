@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::TimeoutArgs;
+use super::task_list::{TaskList, parse_tasks};
 
 /// Tasks to trace, and the end of tracing.
 #[derive(Debug, clap::Args)]
@@ -29,24 +30,10 @@ pub struct TracedArgs {
     pub after_dashes: bool,
 }
 
-/// Ids of tasks from one option.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskList(pub Vec<i32>);
-
-/// Parses ids with commas or white space between them.
-fn parse_tasks(text: &str) -> Result<TaskList, String> {
-    let words = text.split(|c: char| c == ',' || c.is_ascii_whitespace());
-    let ids = words
-        .filter(|word| !word.is_empty())
-        .map(|word| word.parse().map_err(|_| format!("'{word}' is not the id of a process")));
-    let ids: Vec<i32> = ids.collect::<Result<_, _>>()?;
-    if ids.is_empty() { Err("there is no id of a process".to_owned()) } else { Ok(TaskList(ids)) }
-}
-
 impl TracedArgs {
     /// Returns the ids of all `-p`.
     pub(crate) fn pids(&self) -> Vec<i32> {
-        self.pid.iter().flat_map(|list| list.0.iter().copied()).collect()
+        TaskList::ids(&self.pid)
     }
 }
 

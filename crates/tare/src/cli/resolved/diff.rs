@@ -186,8 +186,8 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
         return Err(Refusal::usage("-: standard input can be one recording only"));
     }
     let filter = SampleFilterOptions {
-        pids: raw.tasks.pid,
-        tids: raw.tasks.tid,
+        pids: raw::TaskList::ids(&raw.tasks.pid),
+        tids: raw::TaskList::ids(&raw.tasks.tid),
         cpus: script::cpus(raw.tasks.range.cpu.as_deref())?,
         ..SampleFilterOptions::default()
     };

@@ -145,8 +145,8 @@ pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
         dsos: bytes(&raw.filters.names.dsos),
         symbols: bytes(&raw.filters.names.symbols),
         symbol_part: raw.filters.symbol_filter.clone().map(String::into_bytes),
-        pids: raw.filters.tasks.pid.clone(),
-        tids: raw.filters.tasks.tid.clone(),
+        pids: raw::TaskList::ids(&raw.filters.tasks.pid),
+        tids: raw::TaskList::ids(&raw.filters.tasks.tid),
         has_parent: raw.filters.exclude_other,
     }
 }

@@ -42,8 +42,8 @@ impl SampleSelection {
             comms: raw.names.comms,
             dsos: raw.names.dsos,
             symbols: raw.names.symbols,
-            pids: raw.tasks.pid,
-            tids: raw.tasks.tid,
+            pids: raw::TaskList::ids(&raw.tasks.pid),
+            tids: raw::TaskList::ids(&raw.tasks.tid),
             cpus: script::cpus(raw.tasks.range.cpu.as_deref())?,
             ..SampleFilterOptions::default()
         };

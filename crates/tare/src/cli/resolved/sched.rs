@@ -79,7 +79,7 @@ impl Sched {
             Some(input) => SchedSource::Recording(RecordedSource {
                 input,
                 pids: raw.traced.pids(),
-                tids: raw.tid,
+                tids: raw::TaskList::ids(&raw.tid),
                 times: times(raw.range.time.as_deref())?,
             }),
             None => {

@@ -52,8 +52,8 @@ impl Script {
         let times = times(raw.tasks.range.time.as_deref())?;
         let filter = SampleFilterOptions {
             comms: raw.names.comms.clone(),
-            pids: raw.tasks.pid.clone(),
-            tids: raw.tasks.tid.clone(),
+            pids: raw::TaskList::ids(&raw.tasks.pid),
+            tids: raw::TaskList::ids(&raw.tasks.tid),
             cpus: cpus(raw.tasks.range.cpu.as_deref())?,
             dsos: raw.names.dsos.clone(),
             symbols: raw.names.symbols.clone(),

@@ -303,10 +303,14 @@ fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
 fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     let cpus = |text: &Option<String>| targets::cpus(text.as_deref(), host);
     if !raw.target.running.pid.is_empty() {
-        return Ok(StatTarget::Processes(targets::tasks(&raw.target.running.pid)?));
+        return Ok(StatTarget::Processes(targets::tasks(raw::TaskList::ids(
+            &raw.target.running.pid,
+        ))?));
     }
     if !raw.target.running.tid.is_empty() {
-        return Ok(StatTarget::Threads(targets::tasks(&raw.target.running.tid)?));
+        return Ok(StatTarget::Threads(targets::tasks(raw::TaskList::ids(
+            &raw.target.running.tid,
+        ))?));
     }
     let named = [
         (&raw.target.for_each_cgroup, Pairing::EachWithAll),

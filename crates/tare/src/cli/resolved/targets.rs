@@ -25,9 +25,9 @@ pub(super) fn cpus(typed: Option<&str>, host: &Host) -> Result<CpuList, Refusal>
 }
 
 /// Checks ids of processes or threads.
-pub(super) fn tasks(ids: &[i32]) -> Result<Vec<i32>, Refusal> {
+pub(super) fn tasks(ids: Vec<i32>) -> Result<Vec<i32>, Refusal> {
     let all_positive = ids.iter().all(|&id| id > 0);
     all_positive
-        .then(|| ids.to_vec())
+        .then_some(ids)
         .ok_or_else(|| Refusal::usage("a process or thread id is a positive number"))
 }

@@ -20,10 +20,16 @@ pub(super) fn resolve(
             .map_or(Ok(Cpus::All), |text| targets::cpus(Some(text), host).map(Cpus::These))
     };
     if !raw.attach.running.pid.is_empty() {
-        return Ok(Target::Processes(targets::tasks(&raw.attach.running.pid)?, task_cpus()?));
+        return Ok(Target::Processes(
+            targets::tasks(raw::TaskList::ids(&raw.attach.running.pid))?,
+            task_cpus()?,
+        ));
     }
     if !raw.attach.running.tid.is_empty() {
-        return Ok(Target::Threads(targets::tasks(&raw.attach.running.tid)?, task_cpus()?));
+        return Ok(Target::Threads(
+            targets::tasks(raw::TaskList::ids(&raw.attach.running.tid))?,
+            task_cpus()?,
+        ));
     }
     if let Some(user) = &raw.attach.uid {
         return Ok(Target::User(uid(user, host)?, task_cpus()?));

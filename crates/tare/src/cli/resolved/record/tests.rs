@@ -270,6 +270,12 @@ fn targets() {
         ("-p 0", "positive"),
         ("-p 1 -t 1", "cannot be used"),
     ]);
+    // Several lists add up, as does the output of pidof(1).
+    for options in ["-p 1 -p 2,3", "-p '1 2 3'", "-p '1, 2\n3'"] {
+        assert_eq!(target(options), Target::Processes(vec![1, 2, 3], Cpus::All), "{options}");
+    }
+    assert_eq!(target("-t 1 --tid '2 3'"), Target::Threads(vec![1, 2, 3], Cpus::All));
+    refused(&[("-p 'x 1'", "'x' is not the id of a process"), ("-p ' '", "no id of a process")]);
     // As in perf, tasks win over the whole machine.
     assert_eq!(target("-a -p 1"), Target::Processes(vec![1], Cpus::All));
     assert_eq!(target("-u 7 -a"), Target::User(7, Cpus::All));
