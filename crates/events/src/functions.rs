@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_format::nearest::nearest;
+use tare_kernel::host::Host;
+use tare_kernel::selected::{SelectedImplementation, selected_implementation};
 use tare_symbols::{FileFunction, FileFunctions, count_inlined_calls};
 
 use super::syntax::{glob_matches, parse_number};
@@ -31,6 +33,9 @@ pub(super) struct FunctionPlace {
     pub(super) can_return: bool,
     /// Places at which the compiler inlined the function instead of a call.
     pub(super) inlined: usize,
+    /// Set if the name's symbol selects one of several implementations: this place is the one that
+    /// is selected here, and these other functions use it too.
+    pub(super) selected_with: Option<Vec<String>>,
 }
 
 /// The locations that a name stands for.
@@ -104,8 +109,13 @@ impl<'a> ProgramFile<'a> {
             if offset >= bytes {
                 return Err(PlaceProblem::in_name(text, format!("the file has {bytes} bytes")));
             }
-            let place =
-                FunctionPlace { offset, label: text.to_owned(), can_return: true, inlined: 0 };
+            let place = FunctionPlace {
+                offset,
+                label: text.to_owned(),
+                can_return: true,
+                inlined: 0,
+                selected_with: None,
+            };
             return Ok(FunctionPlaces { all: vec![place], is_pattern: false });
         }
         let path = self.path;
@@ -131,12 +141,11 @@ impl<'a> ProgramFile<'a> {
             return Err(inlined_everywhere(path, inlined, name)
                 .unwrap_or_else(|| unknown(path, functions, name)));
         }
-        if let [one] = found.functions.as_slice()
-            && one.is_selector
-        {
-            return Err(selector(functions, name));
-        }
-        let places = found.places(text, beyond, inlined);
+        let places = if found.functions.iter().any(|function| function.is_selector) {
+            vec![selected_place(path, functions, text, name, beyond)?]
+        } else {
+            found.places(text, beyond, inlined)
+        };
         if places.len() > MAX_MATCHES {
             let why =
                 format!("{} functions match; at most {MAX_MATCHES} can be probed", places.len());
@@ -231,6 +240,7 @@ impl<'a> NameMatches<'a> {
             label: label(function),
             can_return: beyond == 0 && !FIRST_FUNCTIONS.contains(&function.symbol.as_str()),
             inlined: inlined.get(function.base_symbol()).copied().unwrap_or(0),
+            selected_with: None,
         };
         let mut places: Vec<_> = self.functions.iter().map(place).collect();
         // Functions of the same name are told apart by their offset in the file, which can be typed
@@ -410,25 +420,63 @@ pub(super) fn library_path(name: &str) -> Option<PathBuf> {
     paths.into_iter().find(|path| path.is_file())
 }
 
-/// Explains that a function selects one of several implementations when the program starts.
-fn selector(functions: &FileFunctions, name: &str) -> PlaceProblem {
+/// Returns the place `beyond` bytes after the implementation that is selected on this machine for a
+/// function, which the process calls in place of the symbol's code and of old versions.
+fn selected_place(
+    path: &Path,
+    functions: &FileFunctions,
+    text: &str,
+    name: &str,
+    beyond: u64,
+) -> Result<FunctionPlace, PlaceProblem> {
+    let host = Host::default();
+    let selected = |name: &str| selected_implementation(&host, path, name);
+    let offset = match selected(name) {
+        Some(SelectedImplementation::InFile(offset)) => offset,
+        Some(SelectedImplementation::Elsewhere) => {
+            let why = "this symbol selects an implementation when the program starts (IFUNC): here one of the kernel's vDSO, which can't be probed";
+            return Err(PlaceProblem::in_name(name, why));
+        }
+        None => return Err(unknown_selection(functions, name)),
+    };
+    let others = functions.functions.iter().filter(|one| one.is_selector && one.symbol != name);
+    let mut shared: Vec<String> = others
+        .filter(|one| selected(&one.symbol) == Some(SelectedImplementation::InFile(offset)))
+        .map(|one| one.symbol.clone())
+        .collect();
+    shared.sort();
+    shared.dedup();
+    Ok(FunctionPlace {
+        offset: offset.saturating_add(beyond),
+        label: text.to_owned(),
+        can_return: beyond == 0,
+        inlined: 0,
+        selected_with: Some(shared),
+    })
+}
+
+/// Explains that a function selects one of several implementations when the program starts, and
+/// names implementations that may be selected.
+fn unknown_selection(functions: &FileFunctions, name: &str) -> PlaceProblem {
     let selectors = functions.functions.iter().filter(|function| function.is_selector);
     let selectors: Vec<u64> = selectors.map(|function| function.offset).collect();
     let all = functions.functions.iter().filter(|one| !selectors.contains(&one.offset));
-    let all = all.map(|function| function.symbol.as_str());
-    let mut names: Vec<_> = all.filter(|symbol| symbol.contains(name) && *symbol != name).collect();
+    let start = format!("{name}_");
+    let is_implementation = |symbol: &&str| symbol.trim_start_matches('_').starts_with(&start);
+    let mut names: Vec<_> =
+        all.map(|function| function.symbol.as_str()).filter(is_implementation).collect();
     names.sort_unstable();
     names.dedup();
     let among = match names.as_slice() {
-        [] => String::new(),
+        [] => "the implementation by its offset (FILE:0xOFFSET)".to_owned(),
         names => {
             let more = if names.len() > MAX_NAMES { ", ..." } else { "" };
             let shown = &names[..names.len().min(MAX_NAMES)];
-            format!(": {}{more}", shown.join(", "))
+            format!("one of {}{more}", shown.join(", "))
         }
     };
     let why = format!(
-        "this symbol selects an implementation when the program starts (IFUNC), and isn't called; probe the implementation{among}"
+        "this symbol selects an implementation when the program starts (IFUNC), and isn't called; tare knows the selection in libraries that it uses itself (libc, libm): probe {among}"
     );
     PlaceProblem::in_name(name, why)
 }

@@ -21,6 +21,8 @@ use tare_format::nearest::join_names;
 use tare_kernel::functions::{
     ARGUMENTS, Argument, ArgumentBase, ProbeCall, ProbeLocation, ProbePlan,
 };
+use tare_kernel::host::Host;
+use tare_kernel::selected::selects_alike;
 
 use super::functions::{FunctionPlaces, PlaceProblem, ProgramFile};
 use super::syntax::parse_number;
@@ -40,6 +42,9 @@ pub struct Probe {
     pub is_one_of_several: bool,
     /// Places at which the compiler inlined the function: calls there aren't seen.
     pub inlined: usize,
+    /// Set if the typed name selects one of several implementations, and the probe is on the one
+    /// selected here: the other functions that use it, whose calls count too.
+    pub selected_with: Option<Vec<String>>,
     /// The probed locations: one for a function, all that the program has for USDT.
     pub places: Vec<ProbePlace>,
     /// Whether returns are traced too. It is set for functions; the caller checks
@@ -234,10 +239,31 @@ pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, 
                 _ => format!("{}:{of_file}", path.display()),
             };
             let returns = place.can_return;
-            probes.push(Probe { name, is_one_of_several, inlined: place.inlined, places, returns });
+            if place.selected_with.is_some() {
+                check_selections(function, files.pids)?;
+            }
+            probes.push(Probe {
+                name,
+                is_one_of_several,
+                inlined: place.inlined,
+                selected_with: place.selected_with,
+                places,
+                returns,
+            });
         }
     }
     Ok(probes)
+}
+
+/// Checks that processes select the same implementations as this one.
+fn check_selections(function: &str, pids: &[i32]) -> Result<(), ProbeError> {
+    let host = Host::default();
+    match pids.iter().find(|pid| selects_alike(&host, **pid) != Some(true)) {
+        None => Ok(()),
+        Some(pid) => Err(ProbeError::Place(format!(
+            "{function}: this symbol selects an implementation when the program starts (IFUNC), and GLIBC_TUNABLES of process {pid} is another one than tare's or can't be read: probe the implementation by its offset (FILE:0xOFFSET)"
+        ))),
+    }
 }
 
 /// Splits the function's name, which may contain spaces, from the arguments: the longest name that
@@ -287,7 +313,14 @@ pub fn parse_kernel_function(text: &str) -> Result<Probe, ProbeError> {
     let location = ProbeLocation::Kernel { function, offset };
     let places = vec![ProbePlace { location, arguments: parse_arguments(words, false)? }];
     let name = place.to_owned();
-    Ok(Probe { name, is_one_of_several: false, inlined: 0, places, returns: true })
+    Ok(Probe {
+        name,
+        is_one_of_several: false,
+        inlined: 0,
+        selected_with: None,
+        places,
+        returns: true,
+    })
 }
 
 /// Finds `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a static tracepoint that a program declares with
@@ -340,7 +373,14 @@ pub fn find_usdt(
     }
     if !places.is_empty() {
         let name = text.to_owned();
-        return Ok(Probe { name, is_one_of_several: false, inlined: 0, places, returns: false });
+        return Ok(Probe {
+            name,
+            is_one_of_several: false,
+            inlined: 0,
+            selected_with: None,
+            places,
+            returns: false,
+        });
     }
     if let (Some(problem), [_]) = (last_problem, named.as_slice()) {
         return Err(problem);

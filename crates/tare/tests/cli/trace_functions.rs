@@ -468,9 +468,59 @@ fn names_the_library_that_has_an_imported_function() {
     let text = stderr(&output);
     let says = "calls this function of a library: probe /";
     assert!(status(&output) == 2 && text.contains(says) && text.contains(":puts"), "{text}");
-    // The C library selects the implementation for this CPU.
-    let text = stderr(&trace(&["--probe", "libc.so.6:strlen", "true"]));
-    assert!(text.contains("selects an implementation") || text.contains("no such file"), "{text}");
+}
+
+/// The C library has a selector under the name memcpy, an old version, and implementations.
+#[test]
+fn probes_the_implementation_that_the_linker_selects() {
+    if !can_probe() || !cfg!(target_env = "gnu") {
+        return;
+    }
+    let source = "#include <string.h>
+         char from[64], to[64];
+         volatile unsigned long bytes = 40;
+         int main(void) { for (int i = 0; i < 500; i++) memcpy(to, from, bytes); return to[0]; }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), source, "copies", &["-fno-builtin"]) else {
+        return;
+    };
+    let output = trace(&["--json", "--probe", "libc.so.6:memcpy", "--", program.to_str().unwrap()]);
+    let text = stderr(&output);
+    if text.contains("no such file") {
+        return println!("skipped: {text}");
+    }
+    assert!(text.contains("the implementation that is selected on this machine"), "{text}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let probes = document["probes"].as_array().map_or(0, Vec::len);
+    assert!(probes == 1 && document["probes"][0]["calls"].as_u64() >= Some(500), "{output:?}");
+    // Another process may select another one.
+    let mut sleeper = Command::new("sleep");
+    let tunables = ("GLIBC_TUNABLES", "glibc.malloc.check=0");
+    let sleeper = ProcessGuard::spawn(sleeper.arg("1000").env(tunables.0, tunables.1));
+    let pid = sleeper.id().to_string();
+    let is_running = || {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+        maps.is_ok_and(|maps| maps.contains("/sleep") && maps.contains("libc.so.6"))
+    };
+    wait_until("the C library is mapped", is_running);
+    let output = trace(&["--timeout", "50", "--probe", "libc.so.6:memcpy", "-p", &pid]);
+    let text = stderr(&output);
+    assert!(status(&output) == 2 && text.contains("GLIBC_TUNABLES of process"), "{text}");
+}
+
+#[test]
+fn names_the_implementations_of_which_the_program_selects_one() {
+    let source = "static int work_fast(int x) { return x + 1; }
+         static int work_slow(int x) { return x + 2; }
+         static int (*pick(void))(int) { return work_fast; }
+         int work(int) __attribute__((ifunc(\"pick\")));
+         int main(int c, char **v) { return work(c) + work_slow(c); }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), source, "picks", &["-O0"]) else { return };
+    let output = trace(&["--probe", &format!("{}:work", program.display()), "true"]);
+    let text = stderr(&output);
+    let says = "probe one of work_fast, work_slow";
+    assert!(status(&output) == 2 && text.contains(says), "{text}");
 }
 
 #[test]

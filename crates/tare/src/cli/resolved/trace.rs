@@ -18,7 +18,7 @@ use tare_trace::{
 };
 
 use super::{size, symbols, targets};
-use crate::cli::raw;
+use crate::cli::{perf, raw};
 use crate::exit::{Refusal, say};
 
 /// The tasks to trace.
@@ -99,13 +99,14 @@ impl TraceTarget {
     /// # Errors
     /// Fails if there is no command, `-p` or `-a`, or if `-p` has an id below 1.
     pub(super) fn resolve(raw: &raw::TracedArgs) -> Result<Self, Refusal> {
-        let target = match (&raw.pids()[..], raw.all_cpus, raw.command.is_empty()) {
-            ([], true, _) => TraceScope::All,
-            ([], false, false) => TraceScope::Command,
-            ([], false, true) => {
+        let pids = raw.pids();
+        let target = match (raw.all_cpus, raw.command.is_empty()) {
+            _ if !pids.is_empty() => TraceScope::Processes(targets::tasks(pids)?),
+            (true, _) => TraceScope::All,
+            (false, false) => TraceScope::Command,
+            (false, true) => {
                 return Err(Refusal::usage("give a command, -p PID or -a (the whole machine)"));
             }
-            (pids, ..) => TraceScope::Processes(targets::tasks(pids)?),
         };
         Ok(Self { command: raw.command.clone(), target, timeout: raw.end.duration() })
     }
@@ -183,6 +184,7 @@ impl Trace {
             ..PerfOptions::default()
         };
         let traced = TraceTarget::resolve(&raw.traced)?;
+        refuse_values_of_perf(&raw)?;
         Ok(Self {
             view: view(&raw, &traced.target, (calls, signals), wanted)?,
             traced,
@@ -190,6 +192,25 @@ impl Trace {
             json: raw.json,
         })
     }
+}
+
+/// Refuses perf's `-C CPUS` and `-t TID`, which are flags here, as in strace: the value would be the
+/// command.
+fn refuse_values_of_perf(raw: &raw::TraceArgs) -> Result<(), Refusal> {
+    let option = match (raw.with_summary, raw.timestamps) {
+        (true, _) => "--cpu",
+        (_, 1..) => "--tid",
+        _ => return Ok(()),
+    };
+    let word = raw.traced.command.first().and_then(|word| word.to_str());
+    let word = word.filter(|_| !raw.traced.after_dashes).unwrap_or_default();
+    let is_list = word.starts_with(|c: char| c.is_ascii_digit())
+        && word.chars().all(|c| c.is_ascii_digit() || ",-".contains(c));
+    let path = std::env::var_os("PATH");
+    if !is_list || find_in_path(word.as_ref(), path.as_deref()).is_some() {
+        return Ok(());
+    }
+    perf::answer_option("trace", option).map_or(Ok(()), |answer| Err(Refusal::usage(answer)))
 }
 
 fn view(
@@ -376,6 +397,18 @@ fn warn_about_functions(probes: &[Probe], pids: &[i32], host: &Host) {
             "{}: the compiler inlined this function at {}; calls there aren't counted",
             probe.name,
             count(probe.inlined as u64, "place")
+        ));
+    }
+    for probe in probes {
+        let Some(others) = &probe.selected_with else { continue };
+        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        let shared = match others.as_slice() {
+            [] => String::new(),
+            others => format!("; calls of {} count too, as they use the same", shorten(others)),
+        };
+        say(&format!(
+            "{}: the probe is on the implementation that is selected on this machine{shared}",
+            probe.name
         ));
     }
     let mut files: Vec<&Path> = probes.iter().filter_map(probed_file).collect();
