@@ -251,3 +251,73 @@ fn each_option_of_trace_that_is_perfs_runs() {
 fn each_option_of_top_that_is_perfs_runs() {
     each_same_option_runs("top");
 }
+
+/// What people type from habit of `perf trace`, `perf sched` and `perf lock`, with a part of what
+/// tare prints: the result.
+const WORKING: [(&str, &str); 24] = [
+    ("trace -S true", "execve("),
+    ("trace --with-summary true", "total ms"),
+    ("trace -e epoll_* true", "+++ exited with 0 +++"),
+    ("trace -e !mmap,brk true", "execve("),
+    ("trace --duration 0 true", "execve("),
+    ("trace --call-graph fp true", " > "),
+    ("trace --call-graph=dwarf true", " > "),
+    ("trace --max-events 1 true", "execve("),
+    ("trace -s --errno-summary ls /nonexistent", "ENOENT"),
+    ("trace --no-syscalls true", "+++ exited with 0 +++"),
+    ("trace --no-syscalls -e sched:sched_process_exit true", "sched:sched_process_exit"),
+    ("trace --no-comm true", "execve("),
+    ("trace --force-btf true", "execve("),
+    ("trace -m 4096 true", "`--ring-size SIZE`"),
+    ("trace -F all --no-syscalls true", "minor-fault {"),
+    ("trace record -o trace.data true", "trace.data"),
+    ("trace -i trace.data", "raw_syscalls:sys_enter"),
+    ("sched record -o sched.data true", "sched.data"),
+    ("sched latency -i sched.data", "task"),
+    ("sched timehist -i sched.data", "task name"),
+    ("sched script -i sched.data", "sched:sched_switch"),
+    ("lock record -o lock.data true", "lock.data"),
+    ("lock report -i lock.data", "total ms"),
+    ("lock contention -i lock.data", "total ms"),
+];
+
+/// The same, with a part of the answer: the line to type instead.
+const ANSWERED: [(&str, &str); 14] = [
+    ("trace -C 0 true", "`tare trace -p PID`"),
+    ("trace --cpu 0 true", "`tare trace -p PID`"),
+    ("trace -t 1", "`-p PID`"),
+    ("trace --tid 1", "`-p PID`"),
+    ("trace -u root true", "`tare trace -p $(pgrep -d, -u USER)`"),
+    ("trace -D 100 true", "`tare trace -p PID`"),
+    ("trace -G / true", "`tare trace -s -a --per-cgroup`"),
+    ("trace -e write --filter count>9 true", "`tare record -e EVENT --filter EXPR`"),
+    ("trace --filter-pids 1 true", "`-p`"),
+    ("trace --summary-mode=thread -s true", "`-s --per-thread`"),
+    ("trace --max-summary 4 -s true", "`tare trace -s -o FILE CMD`"),
+    ("sched map", "`tare export --format chrome`"),
+    ("sched stats", "`tare sched -a`"),
+    ("lock info", "`tare lock --stacks`"),
+];
+
+#[test]
+fn tracing_commands_of_perf_work_or_are_answered_with_the_line_to_type() {
+    if !crate::trace::can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |line: &str| {
+        let output = run(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        let text = format!("{}{}", stderr(&output), String::from_utf8_lossy(&output.stdout));
+        (status(&output), text)
+    };
+    for (line, part) in WORKING {
+        let (status, text) = run(line);
+        assert!(status != 127 && !text.contains("is not supported"), "{line}: {text}");
+        assert!(text.contains(part), "{line}: {status} {text}");
+    }
+    for (line, part) in ANSWERED {
+        let (status, text) = run(line);
+        assert!(status == 2 && text.lines().count() == 1, "{line}: {status} {text}");
+        assert!(text.contains(part), "{line}: {text}");
+    }
+}
