@@ -6,20 +6,22 @@ use super::{JsonArgs, RoundArgs};
 /// Arguments of `tare overhead`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without --with, tare studies the cost of sampling on one CPU: for each rate the cost of a sample (perf's
-handler, the interrupt around it, the time lost to the program) and the slowdown of three loops, with 95%
-intervals; a line through the rates; and the highest rates within 0.5, 1, 2 and 5%. As root it also uses
-the kernel's trace events. The result is kept in the user's state directory; later commands predict with it.
+Without --with, tare studies the cost of sampling on one CPU. For each rate it measures the cost of
+a sample (perf's handler, the interrupt around it, the time lost to the program) and the slowdown of
+three loops, with 95% intervals. It fits a line through the rates and finds the highest rates within
+0.5, 1, 2 and 5%. As root it also uses the kernel's trace events. It keeps the result in the user's
+state directory; later commands predict with it.
 
-Placeholders in a profiler's command: {rate} {event} {tid} {cpu} {control} (the argument of perf's --control).
+Placeholders in a profiler's command: {rate} {event} {tid} {cpu} {control} (the argument of perf's
+--control).
 
 Examples:
   tare overhead                                              the study
   tare overhead -e cycles --call-graph none,fp,dwarf         cost of call chains
   tare overhead --rates 0,99,999 --report cost.html          an HTML page with plots and raw data
-  tare overhead --profiler perf --rates 0,4000               perf record compared with the event alone
+  tare overhead --profiler perf --rates 0,4000               perf record compared with the bare event
   tare overhead --show                                       earlier results of this host
-  tare overhead --with 'perf record -F 999 -g -o /dev/null --' -- ./program    overhead of a profiler on a program")]
+  tare overhead --with 'perf record -g -o /dev/null --' -- ./program    a profiler on a program")]
 pub struct OverheadArgs {
     /// Command that --with runs alone and under profilers
     #[arg(last = true, value_name = "COMMAND", requires = "with")]
