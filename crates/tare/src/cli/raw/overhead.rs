@@ -19,7 +19,7 @@ Examples:
   tare overhead                                              the study
   tare overhead -e cycles --call-graph none,fp,dwarf         cost of call chains
   tare overhead --rates 0,99,999 --report cost.html          an HTML page with plots and raw data
-  tare overhead --profiler perf --rates 0,4000               perf record compared with the bare event
+  tare overhead --profiler perf --rates 0,4000               perf record beside the bare event
   tare overhead --show                                       earlier results of this host
   tare overhead --with 'perf record -g -o /dev/null --' -- ./program    a profiler on a program")]
 pub struct OverheadArgs {
