@@ -25,6 +25,17 @@ const WHILE_MEASURING: CapabilitySet = CapabilitySet::PERFMON
 const SPLIT_OFF: CapabilitySet =
     CapabilitySet::PERFMON.union(CapabilitySet::BPF).union(CapabilitySet::CHECKPOINT_RESTORE);
 
+/// Returns how tare gets these capabilities (`CAP_BPF and CAP_PERFMON`). Root that is refused them
+/// isn't told to be root.
+#[must_use]
+pub fn missing_capabilities(names: &str) -> String {
+    if rustix::process::geteuid().is_root() {
+        format!("root is refused {names} here, as in containers: start tare with them")
+    } else {
+        format!("run tare as root, or with {names}")
+    }
+}
+
 /// Gives up all capabilities of the calling thread that aren't needed once events are open, except
 /// `more`. A thread that lacks `CAP_PERFMON`, `CAP_BPF` or `CAP_CHECKPOINT_RESTORE`, as all do
 /// before Linux 5.9, also keeps `CAP_SYS_ADMIN`.

@@ -78,10 +78,7 @@ fn text(script: &Script, mut recording: Recording, header: Option<Extent>) -> an
         );
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
-    let ledger = ledger(recording.description());
-    let recorder = ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
-    let losses = tare_render::loss_lines(&losses);
-    losses.iter().chain(&recorder).for_each(|line| exit::say(line));
+    tare_render::loss_lines(&losses).iter().for_each(|line| exit::say(line));
     Ok(())
 }
 

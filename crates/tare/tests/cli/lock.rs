@@ -58,7 +58,7 @@ fn call_chains_reach_main_without_frame_pointers() {
     let program = workload("contended");
     let output =
         lock(&["--futexes", "--stacks", "--", program.to_str().unwrap(), "futex", "3", "20"]);
-    let text = stderr(&output);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(status(&output), 0, "{output:?}");
     let at = text.find("take_mutex").unwrap_or_else(|| panic!("{text}"));
     assert!(text[at..].contains("> main\n"), "{text}");

@@ -164,7 +164,7 @@ fn follows_a_command_and_its_children_without_tare() {
     }
     assert_eq!(sums["missing_records"], 0);
     let text = sched(&["--timehist", "-w", "--state", "-n", "--", "sleep", "0.02"]);
-    let text = stderr(&text);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("awakened: sleep["), "{text}");
     assert!(text.lines().any(|line| line.contains(" S  next: ")), "{text}");
 }
@@ -209,4 +209,50 @@ fn refuses_invalid_input_and_options() {
         assert!(said.starts_with("tare: ") && said.contains(says), "{args:?}: {said}");
     }
     assert_eq!(status(&sched(&["--", "sh", "-c", "exit 4"])) == 4, can_trace());
+}
+
+/// The command itself prints nothing, so stdout holds the table alone.
+#[test]
+fn live_tables_go_to_stdout() {
+    if !can_trace() {
+        return;
+    }
+    let none = std::process::Stdio::null;
+    for (words, heading) in [
+        (&["sched", "-a", "--timeout", "300"][..], "task "),
+        (&["sched", "--", "sleep", "0.05"], "task "),
+        (&["sched", "--timehist", "--", "sleep", "0.05"], "time "),
+        (&["lock", "-a", "--timeout", "300"], "contended "),
+        (&["lock", "--", "sleep", "0.05"], "contended "),
+        (&["trace", "-s", "-a", "--timeout", "300"], "% time "),
+        (&["trace", "-s", "-a", "--", "sleep", "0.05"], "% time "),
+    ] {
+        let output = tare().args(words).stdin(none()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.trim_start().starts_with(heading), "{words:?}: {text}{}", stderr(&output));
+        assert!(!stderr(&output).contains(heading), "{words:?}: {}", stderr(&output));
+    }
+    // A reader that ends early causes no message and no failure.
+    let line = "{ \"$TARE\" sched -a --timehist --timeout 500; echo \"status $?\" >&2; } | head -1";
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", line]).env("TARE", env!("CARGO_BIN_EXE_tare")).output().unwrap();
+    assert_eq!(stderr(&output), "status 0\n");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(" time "), "{output:?}");
+}
+
+#[test]
+fn threads_of_one_name_share_a_line_unless_asked_for() {
+    if !can_trace() {
+        return;
+    }
+    let line = "sleep 0.02; sleep 0.02; sleep 0.02";
+    let text = |options: &[&str]| {
+        let output = sched(&[options, &["--", "sh", "-c", line]].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let starts = |text: &str, name: &str| text.lines().filter(|row| row.starts_with(name)).count();
+    let merged = text(&[]);
+    assert_eq!((starts(&merged, "sleep:(3) "), starts(&merged, "sleep")), (1, 1), "{merged}");
+    let threads = text(&["--per-thread"]);
+    assert_eq!(starts(&threads, "sleep["), 3, "{threads}");
 }

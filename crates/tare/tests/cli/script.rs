@@ -344,7 +344,7 @@ fn piped(options: &str) -> std::process::Output {
 }
 
 #[test]
-fn what_tare_records_into_a_pipe_is_printed_with_its_ledger() {
+fn samples_from_a_pipe_are_printed_and_stderr_stays_empty() {
     let done = piped("");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let said = stderr(&done);
@@ -352,9 +352,7 @@ fn what_tare_records_into_a_pipe_is_printed_with_its_ledger() {
         return;
     }
     let samples = text.lines().filter(|line| line.contains("cpu-clock:")).count();
-    assert!(done.status.success() && samples > 0, "{said}");
-    assert!(said.starts_with(&format!("tare: {samples} samples in ")), "{samples}: {said}");
-    assert!(said.lines().any(|line| line.starts_with("tare: the recorder: ")), "{said}");
+    assert!(done.status.success() && samples > 0 && said.is_empty(), "{said}");
     let done = piped("--header -F comm");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let header = text.lines().take_while(|line| line.starts_with('#')).count();

@@ -249,3 +249,33 @@ fn a_second_signal_ends_a_command_that_ignores_the_first() {
         std::fs::remove_file(&caught).unwrap();
     }
 }
+
+#[test]
+fn recording_and_counting_without_a_command_say_what_they_watch() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (words, wanted) in [
+        (&["record", "-e", "cpu-clock"][..], "tare: recording the whole machine until Ctrl-C\n"),
+        (&["stat", "-e", "cpu-clock"], "tare: counting the whole machine until Ctrl-C\n"),
+    ] {
+        let said = folder.path().join("said");
+        let mut command = tare();
+        command.args(words).current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.stderr(std::fs::File::create(&said).unwrap()).spawn().unwrap();
+        let text = || std::fs::read_to_string(&said).unwrap();
+        wait_until("tare says what it watches", || text().contains(wanted));
+        signal(&child, Signal::INT);
+        assert_eq!(ended(child, &format!("{words:?}")), 130, "{words:?}");
+    }
+    for words in [&["record", "-q"][..], &["record", "-C", "0"], &["stat"], &["stat", "-x,"]] {
+        let mut command = tare();
+        command
+            .args(words)
+            .args(["-e", "cpu-clock", "--timeout", "200"])
+            .current_dir(folder.path());
+        let output = command.output().unwrap();
+        assert!(!stderr(&output).contains("whole machine"), "{words:?}: {}", stderr(&output));
+    }
+}

@@ -39,7 +39,7 @@ fn calls_in_progress_are_shown_as_begun_before() {
     };
     let text = stderr(&traced(&[]));
     assert!(text.starts_with("read(0,") && text.contains("<begun before the trace>"), "{text}");
-    let sums = stderr(&traced(&["-s"]));
+    let sums = String::from_utf8(traced(&["-s"]).stdout).unwrap();
     let wanted = format!("still in progress: read of thread {pid}, begun before the trace\n");
     assert!(sums.contains(&wanted), "{sums}");
     let json = String::from_utf8(traced(&["--json"]).stdout).unwrap();
@@ -127,7 +127,8 @@ fn threads_that_are_stuck_have_rows() {
         assert!(wait["begun_before"] == true && wait["type"] == "futex", "{found}");
         assert!(wait["waited_ns"].as_u64().unwrap() > 0, "{found}");
     }
-    let text = stderr(&tare().args(["lock", "-p", &pid, "--timeout", "300"]).output().unwrap());
+    let output = tare().args(["lock", "-p", &pid, "--timeout", "300"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("begun before the trace: futex take_first"), "{text}");
     assert!(!text.contains("no task waited"), "{text}");
 }

@@ -20,6 +20,9 @@ pub use event::{SchedAction, Slice, State, Task};
 pub use json::{JSON_VERSION, sums_document, switch_object};
 pub use slices::{Sched, SchedOptions};
 pub use sums::{CpuSums, TaskSums, Waits};
-pub use table::{SortKey, cpu_table, histogram_lines, sorted_tasks, task_table};
+pub use table::{
+    SortKey, TaskRow, cpu_table, histogram_lines, rows_by_command, rows_by_thread, sorted_tasks,
+    task_table,
+};
 pub use timehist::{Timehist, TimehistOptions};
 pub use tracer::SchedTracer;

@@ -97,6 +97,15 @@ impl TaskSums {
         }
     }
 
+    /// Adds another task's sums. The ids and the name stay as they are.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        self.run_ns += other.run_ns;
+        self.switches += other.switches;
+        self.preempted += other.preempted;
+        self.migrations += other.migrations;
+        self.waits.add_all(&other.waits);
+    }
+
     pub(super) fn add(&mut self, task: &Task<'_>, slice: &Slice, state: State, has_moved: bool) {
         self.pid = task.pid.or(self.pid);
         if self.comm != task.comm {

@@ -1,6 +1,7 @@
 //! Scheduling tables: a line per task, and per CPU.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use tare_format::printable;
@@ -29,21 +30,79 @@ pub enum SortKey {
     Wait,
 }
 
+impl SortKey {
+    /// Compares two sums: the one that is listed first is less.
+    fn compare(self, a: &TaskSums, b: &TaskSums) -> Ordering {
+        let order = match self {
+            Self::Max => b.waits.max_ns.cmp(&a.waits.max_ns),
+            Self::Average => b.waits.mean_ns().total_cmp(&a.waits.mean_ns()),
+            Self::Runtime => b.run_ns.cmp(&a.run_ns),
+            Self::Switches => b.switches.cmp(&a.switches),
+            Self::Wait => b.waits.total_ns.cmp(&a.waits.total_ns),
+        };
+        order.then(a.tid.cmp(&b.tid))
+    }
+}
+
 /// Returns the tasks in display order.
 #[must_use]
 pub fn sorted_tasks(sched: &Sched, by: SortKey) -> Vec<&TaskSums> {
     let mut tasks: Vec<_> = sched.tasks().collect();
-    tasks.sort_by(|a, b| {
-        let order = match by {
-            SortKey::Max => b.waits.max_ns.cmp(&a.waits.max_ns),
-            SortKey::Average => b.waits.mean_ns().total_cmp(&a.waits.mean_ns()),
-            SortKey::Runtime => b.run_ns.cmp(&a.run_ns),
-            SortKey::Switches => b.switches.cmp(&a.switches),
-            SortKey::Wait => b.waits.total_ns.cmp(&a.waits.total_ns),
-        };
-        order.then(a.tid.cmp(&b.tid))
-    });
+    tasks.sort_by(|a, b| by.compare(a, b));
     tasks
+}
+
+/// A line of the table: a thread, or all threads with one name.
+#[derive(Clone, Debug)]
+pub struct TaskRow {
+    /// Name and ids, or name and number of threads.
+    label: String,
+    sums: TaskSums,
+}
+
+impl TaskRow {
+    /// Returns a line for a thread: `comm[tid/pid]`.
+    fn of_thread(task: &TaskSums) -> Self {
+        let comm = printable(&task.comm);
+        let label = match task.pid.filter(|pid| *pid != task.tid) {
+            Some(pid) => format!("{comm}[{}/{pid}]", task.tid),
+            None => format!("{comm}[{}]", task.tid),
+        };
+        Self { label, sums: task.clone() }
+    }
+}
+
+/// Returns a line per thread, in display order.
+#[must_use]
+pub fn rows_by_thread(sched: &Sched, by: SortKey) -> Vec<TaskRow> {
+    sorted_tasks(sched, by).into_iter().map(TaskRow::of_thread).collect()
+}
+
+/// Returns a line per command, in display order: `comm[tid]` for one thread, `comm:(N)` for N
+/// threads of this name, as in perf.
+#[must_use]
+pub fn rows_by_command(sched: &Sched, by: SortKey) -> Vec<TaskRow> {
+    let mut commands: HashMap<&[u8], (TaskRow, usize)> = HashMap::new();
+    for task in sched.tasks() {
+        commands
+            .entry(&task.comm)
+            .and_modify(|(row, threads)| {
+                row.sums.add_all(task);
+                *threads += 1;
+            })
+            .or_insert_with(|| (TaskRow::of_thread(task), 1));
+    }
+    let mut rows: Vec<_> = commands
+        .into_values()
+        .map(|(mut row, threads)| {
+            if threads > 1 {
+                row.label = format!("{}:({threads})", printable(&row.sums.comm));
+            }
+            row
+        })
+        .collect();
+    rows.sort_by(|a, b| by.compare(&a.sums, &b.sums));
+    rows
 }
 
 fn add_waits(into: &mut String, waits: &Waits) {
@@ -62,9 +121,9 @@ fn add_waits(into: &mut String, waits: &Waits) {
 
 const WAITS: &str = "    waits    wait ms   mean us    p50 us    p99 us     max us";
 
-/// Formats a line per task, and their sum. `max at` is in seconds of the actions' clock.
+/// Formats the rows, and their sum. `max at` is in seconds of the actions' clock.
 #[must_use]
-pub fn task_table(tasks: &[&TaskSums]) -> String {
+pub fn task_table(rows: &[TaskRow]) -> String {
     let mut into = String::new();
     let _ = writeln!(
         into,
@@ -72,23 +131,14 @@ pub fn task_table(tasks: &[&TaskSums]) -> String {
         "task", "run ms", "switches", "preempted", "migrations"
     );
     let mut all = TaskSums::new(0);
-    for task in tasks {
-        let comm = printable(&task.comm);
-        let label = match task.pid.filter(|pid| *pid != task.tid) {
-            Some(pid) => format!("{comm}[{}/{pid}]", task.tid),
-            None => format!("{comm}[{}]", task.tid),
-        };
-        add_line(&mut into, &label, task);
+    for TaskRow { label, sums: task } in rows {
+        add_line(&mut into, label, task);
         if task.waits.count > 0 {
             let ns = task.waits.max_at_ns;
             let _ = write!(into, " {:>5}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000);
         }
         into.push('\n');
-        all.run_ns += task.run_ns;
-        all.switches += task.switches;
-        all.preempted += task.preempted;
-        all.migrations += task.migrations;
-        all.waits.add_all(&task.waits);
+        all.add_all(task);
     }
     add_line(&mut into, "total", &all);
     into.push('\n');
@@ -184,6 +234,8 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::{SchedAction, State, Task};
+    use super::super::slices::SchedOptions;
     use super::*;
 
     /// Bounds and counts of the lines of a distribution.
@@ -194,6 +246,33 @@ mod tests {
             words.join(" ")
         };
         lines.lines().map(row).collect()
+    }
+
+    /// Two workers run for 10 and 20 ns, and one other task for 25 ns.
+    #[test]
+    fn threads_of_one_name_share_a_line_by_command() {
+        let mut sched = Sched::new(SchedOptions::default());
+        let task = |tid, comm| Task { tid, pid: Some(tid), comm, is_selected: true };
+        let worker = |tid| task(tid, &b"worker"[..]);
+        let idle = task(0, b"swapper");
+        let runs = [(10, worker(7), 20), (30, worker(8), 50), (60, task(9, b"other"), 85)];
+        for (from_ns, task, to_ns) in runs {
+            let switch = |prev, next| SchedAction::Switch { cpu: 0, prev, state: State(1), next };
+            sched.add_action(from_ns, &switch(idle, task));
+            sched.add_action(to_ns, &switch(task, idle));
+        }
+        let lines = |rows: &[TaskRow]| -> Vec<(String, u64, u64)> {
+            rows.iter().map(|row| (row.label.clone(), row.sums.run_ns, row.sums.switches)).collect()
+        };
+        let line = |label: &str, run_ns, switches| (label.to_owned(), run_ns, switches);
+        assert_eq!(
+            lines(&rows_by_command(&sched, SortKey::Runtime)),
+            [line("worker:(2)", 30, 2), line("other[9]", 25, 1)]
+        );
+        assert_eq!(
+            lines(&rows_by_thread(&sched, SortKey::Runtime)),
+            [line("other[9]", 25, 1), line("worker[8]", 20, 1), line("worker[7]", 10, 1)]
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ Examples:
   tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new -- sleep 1
                                          a recording for `tare sched -i`
 
-docs/sched.md describes the columns.";
+tare-sched(1) describes the columns.";
 
 /// Arguments of `tare sched`.
 #[derive(Debug, clap::Args)]
@@ -43,11 +43,15 @@ pub struct SchedArgs {
     #[arg(long, requires = "timehist", help_heading = "Report")]
     pub state: bool,
 
+    /// One line per thread instead of one per command; --json always lists threads
+    #[arg(long, conflicts_with = "timehist", help_heading = "Report")]
+    pub per_thread: bool,
+
     /// Show a histogram of waits
     #[arg(long, conflicts_with = "timehist", help_heading = "Report")]
     pub hist: bool,
 
-    /// Sort key of tasks, in descending order
+    /// Sort key of the lines, in descending order
     #[arg(
         long,
         value_name = "KEY",

@@ -19,6 +19,9 @@ Examples:
   tare trace --usdt libc:setjmp -p 4711                   number of hits of a static probe (USDT)
   tare trace --kprobe 'vfs_read $arg3' -a --timeout 1000  a kernel function, for a second";
 
+const OUTPUT: &str =
+    "Write to FILE [default: stderr; for --json and for tables of -p and -a: stdout]";
+
 /// Arguments of `tare trace`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -30,6 +33,7 @@ Examples:
         .multiple(true).conflicts_with_all(["summary", "data"]),
     group = clap::ArgGroup::new("sums").args(["summary", "probe", "kprobe", "usdt"]).multiple(true),
     mut_arg("ring_size", |arg| arg.conflicts_with("summary")),
+    mut_arg("output", |arg| arg.help(OUTPUT)),
 )]
 pub struct TraceArgs {
     /// Show totals instead of each call: number, time, errors

@@ -40,7 +40,7 @@ impl TracedArgs {
 /// Destination of the result.
 #[derive(Debug, clap::Args)]
 pub struct ResultFileArgs {
-    /// Write to FILE [default: stderr; with --json or a recording: stdout]
+    /// Write to FILE [default: stdout]
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 }

@@ -37,9 +37,11 @@ pub(crate) enum SchedSource {
 pub(crate) enum SchedForm {
     /// A line for each switch.
     Timehist(TimehistOptions),
-    /// Totals per task.
+    /// Totals per command or thread.
     Sums {
         by: SortKey,
+        /// Whether each thread has a line of its own.
+        per_thread: bool,
         /// Whether to print a histogram of waits.
         histogram: bool,
     },
@@ -73,7 +75,7 @@ impl Sched {
                 SchedSort::Switch => SortKey::Switches,
                 SchedSort::Wait => SortKey::Wait,
             };
-            SchedForm::Sums { by, histogram: raw.hist }
+            SchedForm::Sums { by, per_thread: raw.per_thread, histogram: raw.hist }
         };
         let source = match raw.input.input {
             Some(input) => SchedSource::Recording(RecordedSource {

@@ -28,7 +28,7 @@ pub(crate) fn run(raw: raw::LockArgs) -> Outcome {
 
 fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
     let mut session = TraceSession::new(traced, Host::default())?;
-    let mut out = open(lock.output.as_deref(), lock.json)?;
+    let mut out = open(lock.output.as_deref(), true)?;
     let (mut tracer, step_back) =
         LockTracer::start(&session.follow(), &lock.options, &session.host).map_err(explain)?;
     if let Some(step_back) = step_back {

@@ -26,7 +26,7 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
-use tare_record::options::{Keep, RecorderProgram};
+use tare_record::options::{Keep, RecorderProgram, Target};
 use tare_record::output::{Destination, FileSwitch, Output, OutputError};
 use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
@@ -129,6 +129,9 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         say(&format!("{events} events, {} open files", recording.open_files()));
         let _ = write!(std::io::stderr(), "{}", plan.unwrap_or_default());
     }
+    if watches_until_interrupted(record, host) && !record.quiet {
+        say("recording the whole machine until Ctrl-C");
+    }
     let explain = |error| wording::record_error(error, host, &files);
     let live = LiveRecording::new(record, host, &signals, child, recording)?;
     let ended = live.run(&explain)?;
@@ -137,6 +140,14 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         draw(flame, record, &ended.finished)?;
     }
     Ok(exit(record, &ended))
+}
+
+/// Whether only a signal ends the recording of the whole machine.
+fn watches_until_interrupted(record: &RecordOptions, host: &Host) -> bool {
+    let online = host.online_cpus().ok();
+    let everything =
+        matches!(&record.options.target, Target::Cpus(cpus) if online.as_ref() == Some(cpus));
+    everything && record.command.is_empty() && record.timeout.is_none() && record.control.is_none()
 }
 
 /// Capabilities that this recording needs beyond those of every recording. Listing BPF programs
@@ -158,7 +169,7 @@ fn draw(flame: &Path, record: &RecordOptions, finished: &RecordingResult) -> any
     let drawn = Flame::of_recording(file.clone(), flame.to_owned());
     crate::command::flame::draw(&drawn).map_err(|error| {
         let exit = if record.command.is_empty() { Exit::Failure } else { Exit::OwnFailure };
-        Refusal { exit, message: format!("--flame: {error:#}") }.into()
+        Refusal { exit, message: format!("--flame: {}", crate::exit::message(&error)) }.into()
     })
 }
 

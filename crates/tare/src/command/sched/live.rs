@@ -16,7 +16,7 @@ use crate::exit::say;
 pub(super) fn run(options: &Sched, traced: &TraceTarget, ring_bytes: u32) -> Outcome {
     let mut session = TraceSession::new(traced, Host::default())?;
     let follow = session.follow();
-    let out = open(options.output.as_deref(), options.json)?;
+    let out = open(options.output.as_deref(), true)?;
     let migrations = matches!(options.form, SchedForm::Timehist(form) if form.migrations);
     let (mut tracer, step_back) =
         SchedTracer::start(&follow, migrations, ring_bytes, &session.host).map_err(explain)?;

@@ -7,7 +7,7 @@ use serde_json::json;
 use tare_render::count;
 use tare_trace::sched::{
     JSON_VERSION, Sched, SchedAction, SchedOptions, Timehist, Waits, cpu_table, histogram_lines,
-    sorted_tasks, sums_document, switch_object, task_table,
+    rows_by_command, rows_by_thread, sorted_tasks, sums_document, switch_object, task_table,
 };
 
 use crate::cli::resolved::sched::{self as resolved, SchedForm};
@@ -91,13 +91,17 @@ impl<'a> SchedOutput<'a> {
         missing: u64,
     ) -> anyhow::Result<()> {
         self.sched.finish(time_ns);
-        if let SchedForm::Sums { by, histogram } = self.options.form {
+        if let SchedForm::Sums { by, per_thread, histogram } = self.options.form {
             let tasks = sorted_tasks(&self.sched, by);
             if self.options.json {
                 let document = sums_document(&self.sched, &tasks, all, missing);
                 self.text = format!("{document:#}\n").into_bytes();
             } else {
-                let mut text = format!("{}\n{}", task_table(&tasks), cpu_table(&self.sched, all));
+                let rows = match per_thread {
+                    true => rows_by_thread(&self.sched, by),
+                    false => rows_by_command(&self.sched, by),
+                };
+                let mut text = format!("{}\n{}", task_table(&rows), cpu_table(&self.sched, all));
                 if histogram {
                     let mut waits = Waits::default();
                     tasks.iter().for_each(|task| waits.add_all(&task.waits));

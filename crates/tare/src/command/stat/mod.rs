@@ -51,6 +51,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     let session = StatSession::new(stat, host, &System, &signals, files)?;
     let turns = Turns::plan(stat, &session)?;
     tell_first_threads_only(stat);
+    tell_whole_machine(stat);
     let mut results = Results::new(describe(stat), turns.len());
     let mut failed = None;
     let mut last = None;
@@ -139,6 +140,19 @@ fn tell_first_threads_only(stat: &Stat) {
     let events = stat.events.groups.iter().flat_map(|group| &group.events);
     for event in events.filter(|event| is_of_tasks && event.is_uprobe()) {
         say(&first_threads_only(&event.name));
+    }
+}
+
+/// Says that the whole machine is counted, if only a signal ends that.
+fn tell_whole_machine(stat: &Stat) {
+    let everything = matches!(stat.target, StatTarget::Cpus { listed: false, .. });
+    let schedule = &stat.schedule;
+    let ends = schedule.timeout.is_some()
+        || schedule.interval_count.is_some()
+        || stat.control.is_some()
+        || !stat.command.is_empty();
+    if everything && !ends && !stat.output.is_without_messages() {
+        say("counting the whole machine until Ctrl-C");
     }
 }
 

@@ -9,7 +9,7 @@ use tare_events::probes::plan_probes;
 use tare_trace::{FunctionCall, FunctionRow, FunctionTracer, FunctionsSeen};
 
 use super::live::{TraceSession, clones};
-use super::{command_words, explain, open};
+use super::{command_words, explain, open, open_table};
 use crate::Outcome;
 use crate::cli::resolved::trace::{FunctionProbes, Trace};
 
@@ -21,7 +21,11 @@ pub(super) fn run(
     mut session: TraceSession<'_>,
     functions: &FunctionProbes,
 ) -> Outcome {
-    let mut out = open(trace.output.as_deref(), trace.json)?;
+    // The lines of --each go to stderr, as those of system calls.
+    let mut out = match functions.each {
+        true => open(trace.output.as_deref(), trace.json)?,
+        false => open_table(trace)?,
+    };
     let (places, owners) =
         plan_probes(&functions.probes, functions.each, functions.min_duration_ns);
     let follow = session.follow();

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use tare_kernel::bpf::BpfError;
+use tare_kernel::capabilities::missing_capabilities;
 use tare_kernel::host::Host;
 use tare_record::own_file::GrowingFile;
 use tare_trace::{PerfError, TraceError};
@@ -23,7 +24,7 @@ use self::live::TraceSession;
 use self::summary::SummaryView;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::trace::{Trace, TraceTarget, TraceView};
+use crate::cli::resolved::trace::{Trace, TraceScope, TraceTarget, TraceView};
 use crate::exit::Refusal;
 
 pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
@@ -46,14 +47,22 @@ pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
     outcome.map_err(|error| super::remedy::with_status(error, has_command))
 }
 
-/// Opens the output: the file of `-o`, otherwise stdout for JSON and stderr for text, as strace and
-/// perf trace do.
-pub(super) fn open(output: Option<&Path>, json: bool) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
+/// Opens the output of a table or a JSON document. Like strace -c, the table of a command goes to
+/// stderr, because stdout belongs to the command.
+fn open_table(trace: &Trace) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
+    open(trace.output.as_deref(), trace.json || trace.traced.target != TraceScope::Command)
+}
+
+/// Opens the output: the file of `-o`, otherwise stdout or stderr.
+pub(super) fn open(
+    output: Option<&Path>,
+    to_stdout: bool,
+) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
     let out: Box<dyn Write> = match output {
         Some(path) => {
             Box::new(GrowingFile::create(path).with_context(|| format!("-o {}", path.display()))?)
         }
-        None if json => Box::new(io::stdout()),
+        None if to_stdout => Box::new(io::stdout()),
         None => Box::new(io::stderr()),
     };
     Ok(BufWriter::new(out))
@@ -70,12 +79,12 @@ pub(super) fn explain(error: TraceError) -> anyhow::Error {
         TraceError::NoProcess(_) => return Refusal::usage(error.to_string()).into(),
         TraceError::Neither { bpf: BpfError::NotPermitted(_), .. }
         | TraceError::Bpf(BpfError::NotPermitted(_)) => {
-            "run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` shows how)"
+            missing_capabilities("CAP_BPF and CAP_PERFMON")
         }
         TraceError::Neither { .. } | TraceError::Between(PerfError::NotPermitted { .. }) => {
-            "run tare as root, or with CAP_PERFMON (`tare doctor` shows how)"
+            missing_capabilities("CAP_PERFMON")
         }
         _ => return error.into(),
     };
-    anyhow::anyhow!("{error}; {remedy}")
+    anyhow::anyhow!("{error}; {remedy} (`tare doctor` shows how)")
 }

@@ -8,7 +8,7 @@ use tare_kernel::bpf::SumKey;
 use tare_trace::{CallSelection, SumTracer, Summary, TraceFallback, subjects};
 
 use super::live::{EndedTrace, TraceSession, clones};
-use super::{command_words, explain, open};
+use super::{command_words, explain, open_table};
 use crate::Outcome;
 use crate::cli::resolved::trace::{RING_BYTES, Trace};
 use crate::exit::say;
@@ -24,7 +24,7 @@ pub(super) struct SummaryView<'a> {
 }
 
 pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, view: &SummaryView<'_>) -> Outcome {
-    let mut out = open(trace.output.as_deref(), trace.json)?;
+    let mut out = open_table(trace)?;
     let follow = session.follow();
     let (mut tracer, step_back) =
         SumTracer::start(view.by, &follow, RING_BYTES, &session.host).map_err(explain)?;
