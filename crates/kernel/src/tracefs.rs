@@ -182,7 +182,8 @@ fn reason(path: &Path, mount: &str, error: io::Error) -> TracefsError {
     let shown = path.display().to_string();
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => TracefsError::NoSuch(shown),
-        ErrorKind::PermissionDenied => {
+        // Root is refused by a security module or a locked-down kernel.
+        ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
             TracefsError::NotReadable { path: shown, mount: mount.to_owned() }
         }
         _ => TracefsError::Io { path: shown, source: error },

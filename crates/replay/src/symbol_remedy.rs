@@ -94,6 +94,7 @@ impl SymbolSources {
             Missing::UnidentifiedBinary(_) => {
                 Some("link it with --build-id, then tare record --keep-binaries".to_owned())
             }
+            Missing::Permission(_) if rustix::process::geteuid().is_root() => None,
             Missing::Permission(_) => Some("read the recording as root".to_owned()),
             Missing::PerfMap(remedy) => Some((*remedy).to_owned()),
             Missing::KernelAddresses => Some("as root: sysctl kernel.kptr_restrict=0".to_owned()),

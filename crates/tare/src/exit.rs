@@ -79,13 +79,72 @@ pub fn report(error: &anyhow::Error) -> Exit {
     if error.chain().any(|cause| cause.downcast_ref().is_some_and(closed_pipe)) {
         return Exit::Success;
     }
-    say(&format!("{error:#}"));
+    say(&message(error));
     error.downcast_ref::<Refusal>().map_or(Exit::Failure, |refusal| refusal.exit)
 }
 
-/// Prints a message on stderr. Errors are ignored, because stderr may be closed.
+/// Joins an error and its causes. A cause whose text the message contains already is left out, as
+/// some errors print their cause themselves.
+#[must_use]
+pub fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |message, cause| {
+        let cause = without_error_numbers(&cause);
+        match message.as_str() {
+            "" => cause,
+            known if known.contains(&cause) => message,
+            _ => format!("{message}: {cause}"),
+        }
+    })
+}
+
+/// Removes the numbers that follow the texts of I/O errors: ` (os error 2)`.
+#[must_use]
+pub fn without_error_numbers(text: &str) -> String {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let number = part.split(')').next().unwrap_or_default();
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        match part.split_once(')') {
+            Some((_, rest)) if is_number => kept.push_str(rest),
+            _ => kept.extend([START, part]),
+        }
+    }
+    kept
+}
+
+/// Prints a message on stderr, without the numbers of I/O errors. Errors are ignored, because
+/// stderr may be closed.
 pub fn say(message: &str) {
+    let message = without_error_numbers(message);
     let lines: Vec<_> = message.split('\n').map(tare_format::printable).collect();
     // A single write, so that lines of other programs don't mix with it.
     let _ = std::io::stderr().write_all(format!("tare: {}\n", lines.join("\n")).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_numbers_of_io_errors_are_removed() {
+        for (text, wanted) in [
+            ("-o x: No such file or directory (os error 2)", "-o x: No such file or directory"),
+            ("a (os error 13): b (os error 2); c", "a: b; c"),
+            ("a file (os error x) and (os error", "a file (os error x) and (os error"),
+            ("a ( os error 2)", "a ( os error 2)"),
+        ] {
+            assert_eq!(without_error_numbers(text), wanted);
+        }
+    }
+
+    #[test]
+    fn causes_that_the_message_contains_are_not_repeated() {
+        let cause = || std::io::Error::from_raw_os_error(2);
+        let outer = anyhow::Error::new(cause()).context(format!("/x: {} (make it)", cause()));
+        assert_eq!(message(&outer), "/x: No such file or directory (make it)");
+        let outer = anyhow::Error::new(cause()).context("/x");
+        assert_eq!(message(&outer), "/x: No such file or directory");
+    }
 }

@@ -36,6 +36,12 @@ pub struct CallSelection {
 }
 
 impl CallSelection {
+    /// Returns the names of the classes, with `%`.
+    #[must_use]
+    pub fn class_names() -> Vec<String> {
+        class_names()
+    }
+
     /// Parses a comma-separated list of names, patterns (`epoll_*`) and classes. `!` before a word excludes it; before
     /// the first word it negates the whole list, as in strace. A leading `trace=` or `t=` is
     /// ignored (`strace -e`); `all` and `none` are accepted. A name after `?` may be unknown.

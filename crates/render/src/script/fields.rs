@@ -109,6 +109,11 @@ const FIELDS: [(&str, Fields, u32, &str); 43] = [
     ("vcpu", Fields::OF_TRACES, 0, ""),
 ];
 
+/// Returns the names of the fields that can be printed.
+pub fn field_names() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().filter(|(_, field, ..)| *field != Fields::OF_TRACES).map(|(name, ..)| *name)
+}
+
 /// The types of events with separate fields; the last stands for all other types.
 const TYPES: [(&str, u32); 7] = [
     ("hw", PERF_TYPE_HARDWARE),

@@ -11,5 +11,5 @@ pub use attr::attr_line;
 pub use digits::{decimal, hex, name, name_with_tabs, padded, padded_name, signed};
 pub use dump::dump;
 pub use extra::{branch_flags, has_data_address, page_size, registers};
-pub use fields::{Fields, Selection};
+pub use fields::{Fields, Selection, field_names};
 pub use record::record;

@@ -1,11 +1,13 @@
 //! The command line: `raw` defines the options, `resolved` turns them into typed options of the
 //! libraries, `perf` handles perf's options and commands that tare lacks, accepts without effect,
-//! or has under another name, and `translated` turns perf's subcommands into tare's words.
+//! or has under another name, `translated` turns perf's subcommands into tare's words, and `value`
+//! words what is wrong with a number.
 
 pub mod perf;
 pub mod raw;
 pub mod resolved;
 mod translated;
+mod value;
 
 use std::ffi::OsStr;
 
@@ -67,6 +69,7 @@ pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
             // The first paragraph is the message; usage and tips follow.
             let message = text.split("\n\n").next().unwrap_or_default();
             let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
+            let words = value::reword(&words);
             say(&format!("{words}{near}; see `{help}`"));
         }
     }

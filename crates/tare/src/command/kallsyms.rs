@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tare_format::printable;
 use tare_symbols::KallsymsLine;
@@ -18,8 +19,9 @@ pub(crate) fn run(raw: &KallsymsArgs) -> Outcome {
         text.split(|byte| *byte == b'\n').filter_map(KallsymsLine::parse).collect();
     if lines.iter().all(|line| line.address == 0) {
         let message = format!(
-            "{}: all addresses are hidden; run tare as root, or `sudo sysctl kernel.kptr_restrict=0`",
-            path.display()
+            "{}: all addresses are hidden; {}`sudo sysctl kernel.kptr_restrict=0`",
+            path.display(),
+            if geteuid().is_root() { "" } else { "run tare as root, or " }
         );
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }

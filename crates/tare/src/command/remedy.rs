@@ -79,10 +79,11 @@ pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Er
     match error.downcast_ref::<CommandError>() {
         // 126 and 127, as with a shell, env(1) or nice(1).
         Some(command) => {
-            Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into()
+            Refusal { exit: Exit::Command(command.status()), message: crate::exit::message(&error) }
+                .into()
         }
         None if has_command && error.downcast_ref::<Refusal>().is_none() => {
-            Refusal { exit: Exit::OwnFailure, message: format!("{error:#}") }.into()
+            Refusal { exit: Exit::OwnFailure, message: crate::exit::message(&error) }.into()
         }
         None => error,
     }

@@ -59,3 +59,35 @@ fn examples_of_the_documents_parse() {
     }
     assert!(seen > 0, "no document has an example");
 }
+
+/// The lines of examples and lists are indented, however narrow the terminal is.
+#[test]
+fn examples_keep_their_indent_on_narrow_terminals() {
+    let mut tare = Tare::command();
+    tare.build();
+    for command in tare.get_subcommands().filter(|command| command.get_name() != "help") {
+        let name = command.get_name();
+        let defined = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let outermost: Vec<_> =
+            defined.lines().filter(|line| !line.is_empty() && !line.starts_with(' ')).collect();
+        for (columns, words) in
+            [("80", [name, "--help"]), ("60", ["help", name]), ("80", [name, "-h"])]
+        {
+            let mut help = crate::support::tare();
+            let output = help.args(words).env("COLUMNS", columns).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let (_, end) =
+                text.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{name}: {text}"));
+            for line in end.lines().filter(|line| !line.is_empty() && !line.starts_with("  ")) {
+                // A sentence below the examples may be wrapped.
+                let is_sentence = outermost.iter().any(|defined| defined.contains(line.trim()));
+                assert!(is_sentence, "tare {words:?} with {columns} columns: '{line}'");
+            }
+            for line in end.lines() {
+                let is_word = !line.trim().contains(' ');
+                let width = columns.parse().unwrap();
+                assert!(is_word || line.chars().count() <= width, "tare {words:?}: '{line}'");
+            }
+        }
+    }
+}

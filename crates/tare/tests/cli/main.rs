@@ -23,6 +23,7 @@ mod drawn;
 mod events;
 mod evlist;
 mod export;
+mod failures;
 mod flame;
 mod flame_page;
 mod help;

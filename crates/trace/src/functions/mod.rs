@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use tare_format::printable;
 use tare_kernel::bpf::FollowedTasks;
+use tare_kernel::capabilities::missing_capabilities;
 use tare_kernel::functions::{
     PlaceSums, ProbeCall, ProbeCost, ProbeLocation, ProbePlan, Probes, ProbesError,
 };
@@ -47,7 +48,8 @@ fn explain_refusal(location: &ProbeLocation, error: &io::Error) -> String {
             "no instruction that a probe can replace begins there"
         }
         (io::ErrorKind::PermissionDenied, ..) => {
-            "not allowed; run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` shows how)"
+            let remedy = missing_capabilities("CAP_BPF and CAP_PERFMON");
+            return format!("not allowed; {remedy} (`tare doctor` shows how)");
         }
         _ => return error.to_string(),
     };

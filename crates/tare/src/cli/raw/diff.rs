@@ -13,7 +13,7 @@ Examples:
   tare diff --per instructions --json a*.data -- b*.data
   tare diff --flame diff.html a*.data -- b*.data
 
-With --fail-if the exit status is 3 if a condition is met. docs/diff.md explains the columns.";
+With --fail-if the exit status is 3 if a condition is met. tare-diff(1) explains the columns.";
 
 /// Arguments of `tare diff`.
 #[derive(Clone, Debug, clap::Args)]

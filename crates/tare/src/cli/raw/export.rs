@@ -13,7 +13,7 @@ Examples:
   tare export --format folded -e cpu-clock | flamegraph.pl > out.svg
   tare export --format jsonl other.data | jq .period
 
-docs/export.md describes the contents of each format.";
+tare-export(1) describes the contents of each format.";
 
 /// Arguments of `tare export`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ Examples:
   tare flame -o out.svg                       an SVG without scripts
   tare record -g --flame out.html -- ./prog   record and draw in one step
 
-docs/flame.md describes the page and its keys.";
+tare-flame(1) describes the page and its keys.";
 
 /// Arguments of `tare flame`.
 #[derive(Debug, clap::Args)]

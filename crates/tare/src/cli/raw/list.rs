@@ -16,7 +16,7 @@ Examples:
   tare list --json | jq '.sections[] | select(.lacks) | {kind, lacks}'
                               missing events, with the reason
 
-Every event shown as available was opened once. docs/events.md describes the grammar of -e.")]
+Every event shown as available was opened once. tare-events(7) describes the grammar of -e.")]
 pub struct ListArgs {
     /// Kind of event: hw, sw, cache, pmu, raw, tracepoint or mem; a pattern with * and ?; a part of
     /// a name; a program's file, FILE:PATTERN or kprobe:PATTERN for what can be probed [default: all

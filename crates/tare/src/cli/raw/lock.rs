@@ -9,7 +9,7 @@ Examples:
   tare lock -i perf.data --stacks        kernel locks in a recording
   tare lock --json -- ./prog | jq '.locks[0].caller'
 
-docs/lock.md describes the counted waits.";
+tare-lock(1) describes the counted waits.";
 
 /// Arguments of `tare lock`.
 #[derive(Debug, clap::Args)]

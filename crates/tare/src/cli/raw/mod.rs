@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::cli::{perf, translated};
@@ -21,6 +22,7 @@ mod events;
 mod export;
 mod filters;
 mod flame;
+mod help;
 mod input;
 mod list;
 mod lock;
@@ -86,12 +88,15 @@ pub use trace::TraceArgs;
 pub use traced::{ResultFileArgs, RingArgs, TracedArgs};
 pub use versus::VersusArgs;
 
+/// Greatest width of a help in characters.
+const MAX_HELP_WIDTH: usize = 120;
+
 /// A Linux profiler that weighs itself.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "tare",
     version,
-    max_term_width = 120,
+    max_term_width = MAX_HELP_WIDTH,
     arg_required_else_help = true,
     infer_long_args = true
 )]
@@ -212,6 +217,9 @@ impl Tare {
     /// with these options added, and prints their messages.
     fn parse_described(args: Vec<OsString>) -> Result<Self, clap::Error> {
         let error = match typed(args.clone(), Self::command()).and_then(Self::from_matches) {
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+                return typed(args, with_columns()).and_then(Self::from_matches);
+            }
             Err(error) => error,
             Ok(tare) => return Ok(tare),
         };
@@ -243,6 +251,21 @@ impl Tare {
         }
         Ok(tare)
     }
+}
+
+/// Returns the description of tare with the ends of all helps laid out for this terminal.
+fn with_columns() -> clap::Command {
+    let width = help::width();
+    let mut tare = Tare::command();
+    // `build` describes the subcommands, which are deferred.
+    tare.build();
+    tare.mut_subcommands(|command| match command.get_after_help() {
+        Some(text) => {
+            let text = help::lay_out(&text.to_string(), width);
+            command.after_help(text)
+        }
+        None => command,
+    })
 }
 
 /// Arguments as matched by clap. clap's structures are never freed: freeing takes time, and the
@@ -278,7 +301,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use clap::error::ErrorKind;
     use clap::{Arg, ArgAction};
 
     use super::*;

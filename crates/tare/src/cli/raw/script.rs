@@ -17,7 +17,7 @@ Examples:
   tare script --time 12.5,13 --comms nginx    half a second of one command
   tare record -o - -- make | tare script      while recording
 
-docs/script.md lists the fields.",
+tare-script(1) lists the fields.",
     mut_arg("input", |arg| with_default(arg, "perf.data, or standard input if it is a pipe")),
     mut_arg("dump_raw_trace", |arg| arg.alias("dump-unsorted-raw-trace")),
     mut_arg("header_only", |arg| arg.conflicts_with("json")),

@@ -100,7 +100,7 @@ impl Diff {
 fn refuse_what_makes_no_sense(raw: &raw::DiffArgs) -> Result<(), Refusal> {
     let refused = [
         (raw.dump_raw_trace, "-D: use tare script to print records"),
-        (raw.formula, "-F: docs/diff.md has the formulas"),
+        (raw.formula, "-F: tare-diff(1) has the formulas"),
         (raw.stream, "--stream: use --stacks to compare call chains"),
         (raw.cycles_hist, "--cycles-hist belongs to perf's -c cycles, which tare doesn't support"),
         (

@@ -85,7 +85,7 @@ fn state_folder(needed: bool) -> Option<StateFolder> {
         Ok(folder) => Some(folder),
         Err(error) => {
             if needed {
-                say(&format!("the result is not saved: {error:#}"));
+                say(&format!("the result is not saved: {}", crate::exit::message(&error)));
             }
             None
         }

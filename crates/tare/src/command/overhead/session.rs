@@ -292,7 +292,7 @@ impl<'a> StudySession<'a> {
             && rows.iter().all(|row| row.cost.handler_us.is_none())
         {
             notes.push(
-                "no handler and interrupt figures: only root may open the kernel's trace events"
+                "no handler and interrupt figures: the kernel's trace events can't be opened"
                     .to_owned(),
             );
         }

@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 use tare_events::Unavailable;
 use tare_kernel::bpf::BpfError;
+use tare_kernel::capabilities::missing_capabilities;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_record::options::Follow;
@@ -209,8 +210,10 @@ pub(crate) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -
 fn off_cpu_error(why: &BpfError, error: &RecordError) -> anyhow::Error {
     let remedy = match why {
         BpfError::NoProcess(_) => return Refusal::usage(why.to_string()).into(),
-        BpfError::NotPermitted(_) => ": run as root, or with CAP_BPF and CAP_PERFMON",
-        _ => "",
+        BpfError::NotPermitted(_) => {
+            format!(": {}", missing_capabilities("CAP_BPF and CAP_PERFMON"))
+        }
+        _ => String::new(),
     };
     Refusal { exit: Exit::OwnFailure, message: format!("--off-cpu: {error}{remedy}") }.into()
 }

@@ -44,7 +44,7 @@ impl std::fmt::Display for RunFailure {
                 failure = exit.failure().unwrap_or_default()
             ),
             Self::Interrupted(signal) => write!(f, "ended by signal {signal}"),
-            Self::Other(error) => write!(f, "{error:#}"),
+            Self::Other(error) => f.write_str(&crate::exit::message(error)),
         }
     }
 }

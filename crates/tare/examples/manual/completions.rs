@@ -1,0 +1,303 @@
+//! Completions for bash, zsh and fish. clap's generators write commands, options and the values
+//! that clap knows. This adds the values of options that take names: events, sort keys, fields,
+//! system calls, processes and threads. Names that never change are in the scripts. Events and
+//! tasks are asked for when a word is completed.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::{Shell, generate};
+use tare::cli::raw::Tare;
+use tare_render::COLUMNS;
+use tare_render::script::field_names;
+use tare_trace::{CallNames, CallSelection};
+
+/// Values that an option takes, in a list with commas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Values {
+    /// Events of this machine.
+    Events,
+    /// Events of the recording perf.data.
+    RecordedEvents,
+    /// Columns and sort keys of a report.
+    Columns,
+    /// Sort keys of a comparison.
+    ComparedKeys,
+    /// Fields of `tare script`.
+    Fields,
+    /// System calls and their classes.
+    Calls,
+    Processes,
+    Threads,
+}
+
+impl Values {
+    const ALL: [Self; 8] = [
+        Self::Events,
+        Self::RecordedEvents,
+        Self::Columns,
+        Self::ComparedKeys,
+        Self::Fields,
+        Self::Calls,
+        Self::Processes,
+        Self::Threads,
+    ];
+
+    /// Returns the values of an option, if it takes any of these.
+    fn find(command: &str, option: &Arg) -> Option<Self> {
+        let is_live = ["stat", "record", "top", "overhead"].contains(&command);
+        Some(match (command, option.get_long()?) {
+            ("trace", "calls") => Self::Calls,
+            (_, "event") if is_live => Self::Events,
+            ("overhead" | "trace", "event") => Self::Events,
+            (_, "event" | "switch-on" | "switch-off") => Self::RecordedEvents,
+            ("diff", "sort") => Self::ComparedKeys,
+            ("report" | "top", "sort" | "fields") => Self::Columns,
+            ("script", "fields") => Self::Fields,
+            (_, "pid") => Self::Processes,
+            (_, "tid") => Self::Threads,
+            _ => return None,
+        })
+    }
+
+    /// The name of these values in the scripts.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::RecordedEvents => "recorded_events",
+            Self::Columns => "columns",
+            Self::ComparedKeys => "compared_keys",
+            Self::Fields => "fields",
+            Self::Calls => "calls",
+            Self::Processes => "processes",
+            Self::Threads => "threads",
+        }
+    }
+
+    /// Returns a command for any of these shells that prints the values, separated by white space.
+    fn command(self) -> String {
+        let words = match self {
+            Self::Events => return "tare list --raw-dump 2>/dev/null".to_owned(),
+            Self::RecordedEvents => return "tare evlist 2>/dev/null".to_owned(),
+            Self::Processes => return list_of_tasks("/proc/"),
+            Self::Threads => return list_of_tasks("/proc/*/task/"),
+            Self::Columns => {
+                let names: BTreeSet<_> = COLUMNS.iter().flat_map(|column| column.names).collect();
+                names.into_iter().copied().collect::<Vec<_>>().join(" ")
+            }
+            Self::ComparedKeys => "comm dso symbol".to_owned(),
+            Self::Fields => field_names().collect::<Vec<_>>().join(" "),
+            Self::Calls => {
+                let names = CallNames::default();
+                let calls: BTreeSet<_> = names.calls().map(|(_, name)| name).collect();
+                let classes = CallSelection::class_names();
+                let classes = classes.iter().map(String::as_str);
+                calls.iter().copied().chain(classes).collect::<Vec<_>>().join(" ")
+            }
+        };
+        format!("echo '{words}'")
+    }
+}
+
+/// Lists the numbers of tasks, without the patterns of one shell.
+fn list_of_tasks(folder: &str) -> String {
+    let depth = folder.matches('*').count() * 2 + 1;
+    format!(
+        "find /proc -mindepth {depth} -maxdepth {depth} -regex '{}[0-9]+' 2>/dev/null | sed 's|.*/||'",
+        folder.replace('*', "[0-9]+")
+    )
+}
+
+/// Writes the scripts below a folder.
+pub(crate) fn write(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let mut command = Tare::command();
+    // `build` describes the arguments of subcommands, which are deferred.
+    command.build();
+    let mut options = Vec::new();
+    for subcommand in command.get_subcommands() {
+        for option in subcommand.get_arguments() {
+            if let Some(values) = Values::find(subcommand.get_name(), option) {
+                options.push(ListOption::new(subcommand, option, values));
+            }
+        }
+    }
+    let scripts: [(Shell, &str, AddValues); 3] = [
+        // bash-completion looks for the program's name alone.
+        (Shell::Bash, "bash/tare", for_bash),
+        (Shell::Zsh, "zsh/_tare", for_zsh),
+        (Shell::Fish, "fish/tare.fish", for_fish),
+    ];
+    for (shell, path, add_values) in scripts {
+        let mut script = Vec::new();
+        generate(shell, &mut command, "tare", &mut script);
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().ok_or("no folder")?)?;
+        fs::write(path, add_values(&String::from_utf8(script)?, &options))?;
+    }
+    Ok(())
+}
+
+/// Adds the values of options to a script of clap's.
+type AddValues = fn(&str, &[ListOption]) -> String;
+
+/// An option that takes a list.
+struct ListOption {
+    command: String,
+    long: String,
+    short: Option<char>,
+    values: Values,
+}
+
+impl ListOption {
+    fn new(command: &Command, option: &Arg, values: Values) -> Self {
+        Self {
+            command: command.get_name().to_owned(),
+            long: option.get_long().unwrap_or_default().to_owned(),
+            short: option.get_short(),
+            values,
+        }
+    }
+
+    /// Whether a line of a script begins with one of the option's names, between these texts.
+    fn is_at(&self, line: &str, before_short: &str, before_long: &str, after: &[&str]) -> bool {
+        let short = self.short.map(|short| format!("{before_short}-{short}"));
+        let names = short.into_iter().chain([format!("{before_long}--{}", self.long)]);
+        names.into_iter().any(|name| after.iter().any(|end| line.contains(&format!("{name}{end}"))))
+    }
+}
+
+/// What bash needs beside clap's script. bash splits words at `:` and `=`, and completes what
+/// follows the last of them.
+const BASH: &str = r#"
+# Joins the word that bash split at ':' and '=', and separates an option from its value.
+_tare_join() {
+    local line="${COMP_LINE:0:COMP_POINT}"
+    local last="${line##*[[:space:]]}"
+    [[ $last == *[:=]* ]] || return 0
+    local before="${line%"$last"}"
+    before="${before%"${before##*[![:space:]]}"}"
+    prev="${before##*[[:space:]]}"
+    cur="$last"
+    if [[ $cur == --*=* ]]; then
+        prev="${cur%%=*}"
+        cur="${cur#*=}"
+    fi
+}
+
+# Offers the words of $1 that begin as the last item of the list does.
+_tare_list() {
+    local word words start="" last="${cur##*,}"
+    [[ $cur == *,* ]] && start="${cur%,*},"
+    # A sign changes the default.
+    [[ $last == [-+!]* ]] && start+="${last:0:1}" && last="${last:1}"
+    read -r -d '' -a words <<<"$1"
+    for word in "${words[@]}"; do
+        [[ $word == "$last"* ]] && COMPREPLY+=("$start$word")
+    done
+    if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${cur%"${cur##*:}"}"}")
+    fi
+    return 0
+}
+"#;
+
+fn for_bash(script: &str, options: &[ListOption]) -> String {
+    let mut out = BASH.trim_start().to_owned();
+    for values in Values::ALL {
+        let _ = writeln!(out, "_tare_{}() {{\n    {}\n}}", values.name(), values.command());
+    }
+    let sections: Vec<(String, &ListOption)> = options
+        .iter()
+        .map(|option| {
+            let name = option.command.replace('-', "__subcmd__");
+            (format!("        tare__subcmd__{name})"), option)
+        })
+        .collect();
+    let mut section = "";
+    let mut found = None;
+    for line in script.lines() {
+        if line.starts_with("        tare__subcmd__") {
+            section = line;
+        }
+        if line.trim() == "prev=\"$3\"" {
+            let _ = writeln!(out, "{line}\n    _tare_join");
+            continue;
+        }
+        if let Some(values) = found.take() {
+            let _ = writeln!(out, "                    _tare_list \"$(_tare_{values})\"");
+            continue;
+        }
+        let margin = "                ";
+        let option = sections
+            .iter()
+            .find(|(name, option)| name == section && option.is_at(line, margin, margin, &[")"]));
+        found = option.map(|(_, option)| option.values.name());
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+fn for_zsh(script: &str, options: &[ListOption]) -> String {
+    let mut out = String::new();
+    let mut section = "";
+    for line in script.lines() {
+        if line.trim().starts_with('(') && line.trim().ends_with(')') {
+            section = line.trim().trim_matches(['(', ')']);
+        }
+        let option = options.iter().find(|option| {
+            option.command == section
+                && line.ends_with(":_default' \\")
+                && option.is_at(line.split('[').next().unwrap_or_default(), "", "", &["+", "="])
+        });
+        match option {
+            Some(option) => {
+                let start = line.trim_end_matches("_default' \\");
+                let _ = writeln!(out, "{start}_tare_{}' \\", option.values.name());
+            }
+            None => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+        if line == "autoload -U is-at-least" {
+            for values in Values::ALL {
+                let _ = writeln!(
+                    out,
+                    "\n_tare_{}() {{\n    local -a values=(${{=\"$({})\"}})\n    _sequence compadd - $values\n}}",
+                    values.name(),
+                    values.command()
+                );
+            }
+        }
+    }
+    out
+}
+
+fn for_fish(script: &str, options: &[ListOption]) -> String {
+    let mut out = String::new();
+    for values in Values::ALL {
+        let _ = writeln!(
+            out,
+            "function __tare_{}\n    {} | string split -n ' '\nend\n",
+            values.name(),
+            values.command()
+        );
+    }
+    for line in script.lines() {
+        out.push_str(line);
+        let option = options.iter().find(|option| {
+            let command = format!("__fish_tare_using_subcommand {}\"", option.command);
+            line.contains(&command) && line.contains(&format!(" -l {} ", option.long))
+        });
+        if let Some(option) = option {
+            let name = option.values.name();
+            let _ = write!(out, " -f -a '(__fish_complete_list , __tare_{name})'");
+        }
+        out.push('\n');
+    }
+    out
+}
