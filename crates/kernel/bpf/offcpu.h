@@ -51,7 +51,7 @@ struct task_struct___waits {
 };
 
 struct mm_struct___code {
-	unsigned long start_code, end_code, arg_start;
+	unsigned long mmap_base, start_code, end_code, start_stack, arg_start;
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -141,6 +141,20 @@ struct copy {
 	__u8 stack[3 * PAGE]; /* at most two pages; the third is for the verifier */
 };
 
+/* The words of a copy's stack, and which addresses are known to follow a call, in the lowest bit. */
+#define WORDS (2 * PAGE / 8)
+#define AT_ONCE 8
+#define ANSWERS 1024
+struct words {
+	__u64 words[3 * PAGE / 8]; /* as in `copy` */
+	__u64 answers[ANSWERS];
+};
+
+/* Return addresses outside the program are this close to the place where the kernel begins to map libraries; code is not this close
+ * above the stack pointer, where the stack itself is. */
+#define NEAR (1ULL << 40)
+#define STACK_REACH (8 << 20)
+
 struct long_wait {
 	__u32 kind, cpu;
 	__u32 pid, tid;
@@ -212,6 +226,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct stack);
 } scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct words);
+} tops SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
@@ -399,36 +420,134 @@ static __always_inline __u64 kernel_stack_of(struct task_struct *task)
 	return keep(stack, bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0));
 }
 
-/*
- * Identifies a user stack without unwinding: by thread, program, the place of the kernel call and the stack pointer there, the words at
- * its top that can be return addresses in the program, and the generation of copies.
- */
-#define WORDS 64
-static __always_inline __u64 user_key(struct task_struct *task, struct stack *stack, __u64 ip, __u64 sp)
+/* The address in a word of a stack; pointer authentication signs return addresses in the bits above. */
+static __always_inline __u64 address_in(__u64 word)
 {
-	struct control *at;
-	__u32 zero = 0;
-	struct mm_struct___code *mm = fields(task)->mm;
-	__u64 hash = mix(task->pid, ip), start, size;
+#if defined(__TARGET_ARCH_x86)
+	return word;
+#else
+	return word & ((1ULL << 48) - 1);
+#endif
+}
 
-	if (!mm)
+/* Reads whether the instruction before an address is a call. */
+static __always_inline bool read_follows_call(__u64 address)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 code;
+
+	/* e8 and an offset, or ff /2 of 2 to 7 bytes */
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - sizeof(code))))
+		return false;
+	return (code >> 24 & 0xff) == 0xe8 || (code >> 48 & 0x38ff) == 0x10ff || (code >> 40 & 0x38ff) == 0x10ff ||
+	       (code >> 32 & 0x38ff) == 0x10ff || (code >> 16 & 0x38ff) == 0x10ff || (code >> 8 & 0x38ff) == 0x10ff;
+#else
+	__u32 code;
+
+	/* BL; BLR, also with pointer authentication */
+	if (address & 3 || bpf_probe_read_user(&code, sizeof(code), (void *)(address - sizeof(code))))
+		return false;
+	return (code & 0xfc000000) == 0x94000000 || (code & 0xfefff000) == 0xd63f0000;
+#endif
+}
+
+/* Whether the instruction before an address is a call; `salt` names the address space and the epoch. Remembers the answer. */
+static __always_inline bool follows_call(__u64 *answers, __u64 address, __u64 salt)
+{
+	__u64 question = mix(salt, address) & ~1ULL, *answer = &answers[question >> 1 & (ANSWERS - 1)], known = *answer;
+
+	if ((known & ~1ULL) != question) {
+		known = question | read_follows_call(address);
+		*answer = known;
+	}
+	return known & 1;
+}
+
+/* Reads up to two pages of the running task's stack, page by page, as the stack may be shorter. Returns the number of bytes. */
+static __always_inline __u64 read_stack(void *into, __u64 sp)
+{
+	__u64 first = PAGE - (sp & (PAGE - 1)), rest = PAGE - first;
+
+	if (bpf_probe_read_user(into, first, (void *)sp))
 		return 0;
+	if (bpf_probe_read_user(into + first, PAGE, (void *)(sp + first)))
+		return first;
+	if (!rest || bpf_probe_read_user(into + first + PAGE, rest & (PAGE - 1), (void *)(sp + first + PAGE)))
+		return first + PAGE;
+	return 2 * PAGE;
+}
+
+/* A scan of the words of a stack, and the key so far. */
+struct scan {
+	__u64 hash, words, sp;
+	__u64 start, size; /* the program's code */
+	__u64 libraries;
+	__u64 salt;
+};
+
+/* Adds the next words that can be return addresses to the key. */
+static long add_words(__u32 block, struct scan *scan)
+{
+	__u32 zero = 0, first = block * AT_ONCE;
+	struct words *top = bpf_map_lookup_elem(&tops, &zero);
+	__u64 word;
+
+	if (!top || first >= scan->words || first >= WORDS)
+		return 1;
+#pragma clang loop unroll(full)
+	for (__u32 k = 0; k < AT_ONCE; k++) {
+		word = address_in(top->words[first + k]);
+		if (word < PAGE)
+			continue;
+		if (word - scan->start < scan->size || (word - scan->libraries < 2 * NEAR && word - scan->sp > STACK_REACH &&
+							follows_call(top->answers, word, scan->salt)))
+			scan->hash = mix(scan->hash, word);
+	}
+	return 0;
+}
+
+/*
+ * Identifies a user stack without unwinding: by thread, program, the place of the kernel call and the stack pointer there, the words
+ * that can be return addresses in the bytes that a copy has, and the generation of copies. Other callers have other return addresses, so
+ * no stack gets another one's key. A stack that differs in a stale word only is copied again.
+ */
+static __noinline __u64 user_key(struct task_struct *task, __u64 ip, __u64 sp)
+{
+	struct mm_struct___code *mm = fields(task)->mm;
+	struct control *at;
+	struct words *top;
+	struct scan scan;
+	__u32 zero = 0;
+	__u64 bytes, used, end;
+
 	at = bpf_map_lookup_elem(&control, &zero);
-	hash = mix(mix(mix(hash, sp), mm->arg_start), at ? at->generation : 0);
-	start = mm->start_code;
-	size = mm->end_code - start;
-	if (bpf_probe_read_user(stack->frames, 8 * WORDS, (void *)sp))
-		return hash;
-	for (__u32 i = 0; i < WORDS; i++)
-		if (stack->frames[i] - start < size)
-			hash = mix(hash, stack->frames[i]);
-	return hash;
+	top = bpf_map_lookup_elem(&tops, &zero);
+	if (!mm || !at || !top)
+		return 0;
+	bytes = read_stack(top->words, sp);
+	/* Above the first thread's stack are arguments and environment. */
+	used = mm->start_stack - sp;
+	if (bytes > used)
+		bytes = used;
+	end = bytes / 8;
+	if (end > WORDS)
+		return 0;
+	for (__u32 k = 0; k < AT_ONCE; k++)
+		top->words[end + k] = 0;
+	scan.hash = mix(mix(mix(mix(task->pid, ip), sp), mm->arg_start), at->generation);
+	scan.words = end;
+	scan.sp = sp;
+	scan.start = mm->start_code;
+	scan.size = mm->end_code - mm->start_code;
+	scan.libraries = mm->mmap_base - NEAR;
+	scan.salt = mix(task->tgid, at->epoch);
+	bpf_loop(WORDS / AT_ONCE, add_words, &scan, 0);
+	return mix(scan.hash, bytes);
 }
 
 static __noinline int copy_stack(struct task_struct *task, struct pt_regs *registers, __u64 user)
 {
 	struct copy *copy = bpf_ringbuf_reserve(&ring, sizeof(*copy), 0);
-	__u64 sp, first, rest;
 
 	if (!copy) {
 		count(MISSING_COPIES, 1);
@@ -439,20 +558,8 @@ static __noinline int copy_stack(struct task_struct *task, struct pt_regs *regis
 	copy->tid = task->pid;
 	copy->time = bpf_ktime_get_ns();
 	copy->user = user;
-	copy->size = 0;
 	bpf_probe_read_kernel(copy->registers, sizeof(copy->registers), registers);
-	sp = copy->registers[SP];
-	/* Page by page: the stack may be shorter than two pages. */
-	first = PAGE - (sp & (PAGE - 1));
-	rest = PAGE - first;
-	if (!bpf_probe_read_user(copy->stack, first, (void *)sp)) {
-		copy->size = first;
-		if (!bpf_probe_read_user(copy->stack + first, PAGE, (void *)(sp + first))) {
-			copy->size = first + PAGE;
-			if (rest && !bpf_probe_read_user(copy->stack + first + PAGE, rest & (PAGE - 1), (void *)(sp + first + PAGE)))
-				copy->size = 2 * PAGE;
-		}
-	}
+	copy->size = read_stack(copy->stack, copy->registers[SP]);
 	bpf_ringbuf_submit(copy, BPF_RB_NO_WAKEUP);
 	return 1;
 }
@@ -473,7 +580,7 @@ static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, str
 	if (bpf_probe_read_kernel(&ip, sizeof(ip), (__u64 *)registers + IP) ||
 	    bpf_probe_read_kernel(&sp, sizeof(sp), (__u64 *)registers + SP))
 		return 0;
-	user = mix(user_key(task, stack, ip, sp), kernel);
+	user = mix(user_key(task, ip, sp), kernel);
 	if (wait && wait->copied == user)
 		return user;
 	if (!bpf_map_lookup_elem(&copied, &user)) {

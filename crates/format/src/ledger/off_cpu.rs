@@ -17,6 +17,9 @@ pub struct OffCpu {
     /// Number of times that a user stack couldn't be copied because the buffer was full. A later
     /// wait with the same stack tries again.
     pub missing_copies: u64,
+    /// Number of sums of waits without kernel frames or frame-pointer chains, as newer stacks had
+    /// taken their place in the table.
+    pub missing_stacks: u64,
     /// Number of waits below the limit of `--off-cpu-min`.
     pub short_waits: u64,
     /// Their time, in nanoseconds.

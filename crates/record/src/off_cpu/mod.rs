@@ -22,8 +22,8 @@ use tare_format::abi::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 use tare_format::ledger::OffCpu as Ledger;
 use tare_format::record::Layout;
 use tare_kernel::bpf::{
-    BpfError, FollowedTasks, OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, PerfFallback,
-    StackCopy, Wait, WaitStacks,
+    BpfError, FollowedTasks, OffCpuPlan, OffCpuPrograms, OffCpuRecord, PerfFallback, StackCopy,
+    Wait, WaitStacks,
 };
 use tare_kernel::clock_pair;
 use tare_kernel::host::{CpuList, Host};
@@ -240,10 +240,17 @@ impl OffCpuTimes {
             WaitSource::Programs(programs) => programs.counts().unwrap_or_default(),
             WaitSource::Events(events) => events.counts(),
         };
-        let OffCpuCounts { missing_waits, missing_ns, missing_copies, short_waits, short_ns } =
-            counts;
         let WaitTotals { waits, ns, .. } = self.totals;
-        Ledger { waits, ns, missing_waits, missing_ns, missing_copies, short_waits, short_ns }
+        Ledger {
+            waits,
+            ns,
+            missing_waits: counts.missing_waits,
+            missing_ns: counts.missing_ns,
+            missing_copies: counts.missing_copies,
+            missing_stacks: counts.missing_stacks,
+            short_waits: counts.short_waits,
+            short_ns: counts.short_ns,
+        }
     }
 }
 

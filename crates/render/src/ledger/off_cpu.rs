@@ -25,6 +25,12 @@ pub(super) fn line(off_cpu: &OffCpu) -> String {
             count(off_cpu.missing_copies, "stack")
         ));
     }
+    if off_cpu.missing_stacks > 0 {
+        line.push_str(&format!(
+            ", {} LOST: the table of stacks was full",
+            count(off_cpu.missing_stacks, "call chain")
+        ));
+    }
     line
 }
 
@@ -46,6 +52,11 @@ mod tests {
         assert_eq!(
             line(&off_cpu),
             "off-CPU: 2.000 s in 1 wait, 1 wait LOST: no record of their end"
+        );
+        let off_cpu = OffCpu { missing_stacks: 2, waits: 1, ..OffCpu::default() };
+        assert_eq!(
+            line(&off_cpu),
+            "off-CPU: 0.000 s in 1 wait, 2 call chains LOST: the table of stacks was full"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! `tare record --off-cpu`: programs that wait in known ways, for known times.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::Output;
 
@@ -7,6 +8,7 @@ use serde_json::Value;
 
 use crate::blocked::{BlockedTimes, stolen_ns};
 use crate::support::{document, status, stderr, tare, workload};
+use crate::symbols::compile;
 
 /// Records and returns the recorder's output. If BPF programs can't be loaded, prints that and
 /// returns `None`.
@@ -219,4 +221,99 @@ fn wrong_times_are_refused() {
         let output = tare().arg("record").args(arguments).args(["--", "true"]).output().unwrap();
         assert_eq!(status(&output), 2, "{output:?}");
     }
+}
+
+/// Naps behind 2 KiB of locals: 150 times called by `reads` and 50 times by `writes`; the same from
+/// a library; or 512 times, each with other callers.
+const NAPS: &str = r#"
+#include <dlfcn.h>
+#include <string.h>
+#include <time.h>
+#define FUNCTION __attribute__((noinline)) void
+FUNCTION nap(void) {
+    volatile char locals[2048];
+    struct timespec time = {0, 1000000};
+    locals[0] = 1;
+    nanosleep(&time, 0);
+    locals[1] = locals[0];
+}
+FUNCTION reads(void) { nap(); __asm__ volatile(""); }
+FUNCTION writes(void) { nap(); __asm__ volatile(""); }
+FUNCTION left(int depth, int path);
+FUNCTION right(int depth, int path);
+static void turn(int depth, int path) {
+    if (!depth) nap();
+    else if (path & 1) left(depth - 1, path >> 1);
+    else right(depth - 1, path >> 1);
+    __asm__ volatile("");
+}
+FUNCTION left(int depth, int path) { turn(depth, path); __asm__ volatile(""); }
+FUNCTION right(int depth, int path) { turn(depth, path); __asm__ volatile(""); }
+int main(int count, char **words) {
+    if (!strcmp(words[1], "paths")) {
+        for (int path = 0; path < 512; path++) left(9, path);
+    } else if (!strcmp(words[1], "own")) {
+        for (int i = 0; i < 200; i++) (i % 4 ? reads : writes)();
+    } else {
+        void *library = dlopen(words[1], RTLD_NOW);
+        void (*call[2])(void (*)(void)) = {dlsym(library, "writes_by"), dlsym(library, "reads_by")};
+        for (int i = 0; i < 200; i++) call[i % 4 != 0](nap);
+    }
+    return count < 2;
+}
+"#;
+
+const NAPS_LIBRARY: &str = r#"
+void reads_by(void (*call)(void)) { call(); __asm__ volatile(""); }
+void writes_by(void (*call)(void)) { call(); __asm__ volatile(""); }
+"#;
+
+/// Records the naps of a kind; `None` if that isn't possible here.
+fn record_naps(program: &Path, kind: &str, file: &Path) -> Option<()> {
+    let output = record(file, &["-e", "dummy"], &[program.to_str().unwrap(), kind])?;
+    assert_eq!(status(&output), 0, "{output:?}");
+    Some(())
+}
+
+#[test]
+fn callers_behind_large_frames_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let library_flags = ["-shared", "-fPIC"];
+    let Some(library) = compile(folder.path(), NAPS_LIBRARY, "called", &library_flags) else {
+        return;
+    };
+    let Some(program) = compile(folder.path(), NAPS, "naps", &["-ldl"]) else { return };
+    let file = folder.path().join("perf.data");
+    for (kind, reads, writes) in
+        [("own", "reads", "writes"), (library.to_str().unwrap(), "reads_by", "writes_by")]
+    {
+        let Some(()) = record_naps(&program, kind, &file) else { return };
+        let document = report(&file);
+        // A sleep of 1 ms can't be shorter; the timer may have begun before the wait does.
+        for (function, naps) in [(reads, 150), (writes, 50)] {
+            let found = waited_in(&document, "sleep", function);
+            assert!(found > naps * 800_000, "{function}: {found} ns: {document:#}");
+        }
+    }
+}
+
+#[test]
+fn each_of_many_call_chains_of_waits_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), NAPS, "naps", &["-ldl"]) else { return };
+    let file = folder.path().join("perf.data");
+    let Some(()) = record_naps(&program, "paths", &file) else { return };
+    let script = tare().args(["script", "-F", "ip,sym", "-i"]).arg(&file).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout);
+    let paths: HashSet<Vec<&str>> = text
+        .split("\n\n")
+        .map(|chain| {
+            let names = chain.lines().filter_map(|line| line.split_whitespace().nth(1));
+            names.filter(|name| matches!(*name, "left" | "right")).collect()
+        })
+        .filter(|path: &Vec<&str>| !path.is_empty())
+        .collect();
+    assert_eq!(paths.len(), 512, "{}", stderr(&script));
+    let lost = &report(&file)["ledger"]["off_cpu"];
+    assert_eq!((&lost["missing_copies"], &lost["missing_stacks"]), (&0.into(), &0.into()));
 }

@@ -126,6 +126,8 @@ pub struct OffCpuCounts {
     pub missing_ns: u64,
     /// Copies of user stacks without room; each is tried again at the next wait with that stack.
     pub missing_copies: u64,
+    /// Sums of waits whose kernel frames or frame-pointer chains had left the table of stacks.
+    pub missing_stacks: u64,
     /// Waits shorter than [`OffCpuPlan::min_ns`].
     pub short_waits: u64,
     /// Their time in nanoseconds.
@@ -265,6 +267,7 @@ impl OffCpuPrograms {
             missing_waits: count(0)?,
             missing_ns: count(1)?,
             missing_copies: count(2)?,
+            missing_stacks: self.stacks.missing,
             short_waits: count(3)?,
             short_ns: count(4)?,
         })
@@ -338,6 +341,8 @@ struct StackTable {
     cached: Cache<u64, Box<[u64]>>,
     /// Whether keys of user stacks name frames; else they name copies.
     by_frame_pointers: bool,
+    /// Sums of waits without one of their stacks.
+    missing: u64,
 }
 
 impl StackTable {
@@ -347,16 +352,22 @@ impl StackTable {
             wakers: loaded.take_map("all_wakers")?,
             cached: Cache::new(),
             by_frame_pointers,
+            missing: 0,
         })
     }
 
     /// Builds a wait with the stacks that its key names.
     fn wait(&mut self, key: &WaitKey, state: WaitState, sum: &WaitSum) -> Wait<'_> {
         let waker = self.wakers.get(&key.waker, 0).ok().filter(|_| key.waker != 0);
-        self.load_stacks(key.kernel, key.user);
-        if let Some(waker) = &waker {
-            self.load_stacks(waker.kernel, waker.user);
+        // Not later: the wait returns up to four cached stacks.
+        if self.cached.len() >= CACHED_STACKS {
+            self.cached.clear();
         }
+        let mut is_complete = self.load_stacks(key.kernel, key.user);
+        if let Some(waker) = &waker {
+            is_complete &= self.load_stacks(waker.kernel, waker.user);
+        }
+        self.missing += u64::from(!is_complete);
         Wait {
             pid: key.pid,
             tid: key.tid,
@@ -380,24 +391,20 @@ impl StackTable {
         }
     }
 
-    fn load_stacks(&mut self, kernel: u64, user: u64) {
-        self.load(kernel);
-        if self.by_frame_pointers {
-            self.load(user);
-        }
+    /// Loads two stacks; returns whether the table has both.
+    fn load_stacks(&mut self, kernel: u64, user: u64) -> bool {
+        let has_kernel = self.load(kernel);
+        has_kernel & (!self.by_frame_pointers || self.load(user))
     }
 
-    /// Copies a stack from the kernel's table to the cache, if the table still has it.
-    fn load(&mut self, key: u64) {
+    /// Copies a stack from the kernel's table to the cache. Returns whether the table still has it.
+    fn load(&mut self, key: u64) -> bool {
         if key == 0 || self.cached.contains_key(&key) {
-            return;
+            return true;
         }
-        if self.cached.len() >= CACHED_STACKS {
-            self.cached.clear();
-        }
-        if let Ok(stack) = self.stacks.get(&key, 0) {
-            self.cached.insert(key, stack.frames().into());
-        }
+        let Ok(stack) = self.stacks.get(&key, 0) else { return false };
+        self.cached.insert(key, stack.frames().into());
+        true
     }
 
     fn frames(&self, key: u64) -> &[u64] {
