@@ -50,6 +50,8 @@ pub enum CallGraph {
     /// The kernel follows frame pointers; those of user code when the task returns to user mode
     /// (Linux 6.19).
     DeferredFramePointer,
+    /// A copy of the user stack, unwound by the recorder.
+    Auto,
     /// A copy of the user stack, unwound when the recording is read.
     Dwarf,
     /// Both: frame pointers continue where the copied stack ends.
@@ -195,12 +197,13 @@ fn parse_switch(term: &Term<'_>) -> Result<bool, LocatedProblem> {
 
 fn parse_call_graph(term: &Term<'_>) -> Result<CallGraph, LocatedProblem> {
     match term.value.map(|word| word.text) {
+        Some("auto") => Ok(CallGraph::Auto),
         Some("fp") => Ok(CallGraph::FramePointer),
         Some("dwarf") => Ok(CallGraph::Dwarf),
         Some("dwarf+fp") => Ok(CallGraph::DwarfAndFramePointer),
         Some("lbr") => Ok(CallGraph::LastBranchRecord),
         Some("no") => Ok(CallGraph::No),
-        _ => Err(wrong(term, "expected fp, dwarf, dwarf+fp, lbr or no after =")),
+        _ => Err(wrong(term, "expected auto, fp, dwarf, dwarf+fp, lbr or no after =")),
     }
 }
 

@@ -85,7 +85,11 @@ impl Losses {
     /// off-CPU time, and stacks that were unwound completely don't count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };
+        let unwinding = Unwinding {
+            whole: self.unwinding.whole,
+            by_recorder: self.unwinding.by_recorder,
+            ..Unwinding::default()
+        };
         let frame_pointers = self.frame_pointers.clone();
         let unnamed = self.unnamed.clone();
         *self

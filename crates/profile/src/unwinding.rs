@@ -11,6 +11,8 @@ pub struct Unwinding {
     pub failed: Vec<EndReasonCount>,
     /// Number of all these stacks that frame pointers continued.
     pub spliced: u64,
+    /// Whether the recorder unwound the stacks: the recording then has no copies of them.
+    pub by_recorder: bool,
     /// A sufficient size of copies; `None` if all copies were large enough, or the depth of the
     /// stacks is unknown.
     pub sufficient: Option<Sufficient>,

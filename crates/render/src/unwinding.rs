@@ -29,8 +29,8 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     if unwinding.whole == all {
         return None;
     }
-    let mut line =
-        format!("{} of {all} copied user stacks are complete", percent(unwinding.whole, all));
+    let kind = if unwinding.by_recorder { "user call chains" } else { "copied user stacks" };
+    let mut line = format!("{} of {all} {kind} are complete", percent(unwinding.whole, all));
     for (result, number, ended) in [
         ("truncated", truncated, &unwinding.truncated),
         ("failed", unwinding.failed_stacks(), &unwinding.failed),

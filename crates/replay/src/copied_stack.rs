@@ -8,7 +8,7 @@ use std::thread;
 use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_64;
 use tare_format::record::Sample;
 use tare_symbols::{
-    AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder,
+    AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame,
 };
 
 use crate::callchain;
@@ -33,6 +33,24 @@ pub(crate) struct CopiedStack<'a> {
     copy: &'a [u8],
     /// The user part of the recorded call chain.
     frame_pointers: Vec<u64>,
+}
+
+/// The frames of an unwound stack, innermost first.
+#[derive(Debug)]
+pub(crate) struct StackFrames {
+    pub(crate) frames: Vec<UnwoundFrame>,
+    end: UnwindOutcome,
+    /// Number of frames that come from the recorded call chain.
+    spliced: usize,
+}
+
+impl StackFrames {
+    /// Returns the stack as addresses of code. `position` is the number of records before its
+    /// sample.
+    pub(crate) fn as_stack(&self, position: usize) -> UnwoundStack {
+        let addresses = self.frames.iter().map(UnwoundFrame::code_address).collect();
+        UnwoundStack { position, addresses, end: self.end, spliced: self.spliced }
+    }
 }
 
 #[derive(Debug)]
@@ -76,23 +94,24 @@ impl<'a> CopiedStack<'a> {
         Some(self.space.as_ref()?.find(sp)?.end - sp)
     }
 
-    fn unwind(
+    /// Unwinds the stack.
+    pub(crate) fn unwind_frames(
         &self,
         unwinder: &Unwinder,
         cache: &mut UnwindCache,
         dsos: &DsoTable,
-    ) -> UnwoundStack {
-        let mut addresses = Vec::with_capacity(32);
+    ) -> StackFrames {
+        let mut frames = Vec::with_capacity(32);
         let (end, spliced) = match (&self.registers, &self.space) {
             (Some(registers), Some(space)) => {
                 let stack =
                     Stack { registers, copy: self.copy, frame_pointers: &self.frame_pointers };
-                unwinder.unwind(cache, dsos, space, &stack, &mut addresses)
+                unwinder.unwind_frames(cache, dsos, space, &stack, &mut frames)
             }
             (Some(_), None) => (UnwindOutcome::NoMapping, 0),
             (None, _) => (UnwindOutcome::NoRegisters, 0),
         };
-        UnwoundStack { position: self.position, addresses, end, spliced }
+        StackFrames { frames, end, spliced }
     }
 }
 
@@ -112,15 +131,18 @@ pub(crate) fn unwind_all(
     stacks: &[CopiedStack<'_>],
 ) -> Vec<UnwoundStack> {
     let next = AtomicUsize::new(0);
-    let work = |cache: &mut UnwindCache| {
-        let mut done = Vec::new();
-        loop {
-            let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            let Some(batch) = stacks.get(first..) else { return done };
-            let batch = batch.iter().take(BATCH);
-            done.extend(batch.map(|stack| stack.unwind(unwinder, cache, dsos)));
-        }
-    };
+    let work =
+        |cache: &mut UnwindCache| {
+            let mut done = Vec::new();
+            loop {
+                let first = next.fetch_add(BATCH, Ordering::Relaxed);
+                let Some(batch) = stacks.get(first..) else { return done };
+                let batch = batch.iter().take(BATCH);
+                done.extend(batch.map(|stack| {
+                    stack.unwind_frames(unwinder, cache, dsos).as_stack(stack.position)
+                }));
+            }
+        };
     let Some((own, others)) = caches.split_first_mut() else { return Vec::new() };
     let helpers = (stacks.len() / WORTH_A_THREAD).saturating_sub(1).min(others.len());
     let mut done = thread::scope(|scope| {

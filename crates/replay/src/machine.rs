@@ -23,6 +23,7 @@ use crate::callchain::{self, CodeAddress};
 use crate::cpumode::CpuMode;
 use crate::jit::JitCode;
 use crate::mapping_names::{has_no_file, is_jitdump, module_name};
+use crate::recorded_chains::RecordedChains;
 use crate::recorded_time::RecordedTime;
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
@@ -70,9 +71,9 @@ pub struct Machine {
     frame_pointers: FramePointerLookup,
     /// Paths by the ids that samples carry.
     cgroups: HashMap<u64, Box<[u8]>>,
-    kernel: Option<Mapping>,
     pub(crate) chain_parts: ChainParts,
     pub(crate) time: RecordedTime,
+    pub(crate) recorded_chains: RecordedChains,
 }
 
 /// The DSOs of the mappings so far, without those that were dropped, and the listed build ids.
@@ -82,6 +83,8 @@ struct RecordedDsos {
     build_ids: BuildIds,
     /// Number of DSOs that were kept when unmapped ones were dropped last.
     kept: usize,
+    /// The kernel's mapping.
+    kernel: Option<Mapping>,
 }
 
 impl RecordedDsos {
@@ -178,15 +181,16 @@ impl Machine {
             frame_pointers: FramePointerLookup::new(options.clone()),
             symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
-            kernel: None,
             chain_parts: ChainParts::default(),
             time: RecordedTime::default(),
+            recorded_chains: RecordedChains::default(),
         }
     }
 
     /// Reads the recorder's new notes in a recording's description.
     pub(crate) fn learn_notes(&mut self, description: &Description) {
         self.threads.learn(description);
+        self.recorded_chains.learn(description);
         self.jit.learn(description, self.symbolizer.recorded_processes());
     }
 
@@ -302,7 +306,7 @@ impl Machine {
         let start = mmap.start;
         let end = start.saturating_add(mmap.len);
         let mut map = Mapping { start, end, pgoff: start, dso, is_code: true };
-        self.kernel = symbol.map(|_| map).or(self.kernel);
+        self.dsos.kernel = symbol.map(|_| map).or(self.dsos.kernel);
         if symbol.is_none() {
             let mapped = DsoMapping { pid: mmap.pid, start, end, mapped_ns: None };
             self.dsos.table.note_mapping(dso, mapped);
@@ -495,6 +499,7 @@ impl Machine {
         // A recording maps the kernel's text only. Call chains of the idle thread begin in the code
         // that starts the kernel, which lies behind the text.
         let kernel = self
+            .dsos
             .kernel
             .filter(|_| mode == CpuMode::Kernel)
             .filter(|kernel| address >= kernel.start)?;
@@ -694,7 +699,7 @@ impl Machine {
         if !is_due && self.symbolizer.bytes() < UNUSED_BYTES {
             return None;
         }
-        let kernel = self.kernel.map(|kernel| kernel.dso);
+        let kernel = self.dsos.kernel.map(|kernel| kernel.dso);
         let mut used: HashSet<DsoId> = used_elsewhere.chain(kernel).collect();
         self.spaces.each_dso(|dso| _ = used.insert(dso));
         self.jit.for_each_dso(|dso| _ = used.insert(dso));
@@ -705,7 +710,7 @@ impl Machine {
         self.spaces.renumber(&new_ids);
         self.jit.renumber(&new_ids);
         self.symbolizer.renumber(&new_ids);
-        if let Some(kernel) = &mut self.kernel {
+        if let Some(kernel) = &mut self.dsos.kernel {
             kernel.dso = new_ids.get(kernel.dso).unwrap_or(kernel.dso);
         }
         Some(new_ids)

@@ -245,6 +245,7 @@ impl Replay {
     #[must_use]
     pub fn losses(&self) -> Losses {
         let unwinding = self.ahead.as_ref().map(|ahead| ahead.stats.summary());
+        let unwinding = unwinding.or_else(|| self.state.machine.recorded_chains.summary());
         Losses {
             aux_bytes: self.waiting.aux_bytes,
             late_records: self.waiting.sorter.late(),

@@ -95,6 +95,7 @@ impl UnwindStats {
             truncated: all(UnwindOutcome::is_truncated),
             failed,
             spliced: self.spliced,
+            by_recorder: false,
             sufficient: self.find_sufficient_size(),
         }
     }

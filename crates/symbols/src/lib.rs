@@ -97,7 +97,7 @@ pub use search::{
 pub use symbolizer::{Frame, FunctionCode, ResolvedFrames, SourceLocation, Symbol, Symbolizer};
 pub use tare_kernel::file_identity::FileIdentity;
 pub use unresolved::Unresolved;
-pub use unwind::{Registers, Stack, UnwindCache, UnwindOutcome, Unwinder};
+pub use unwind::{Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame};
 
 /// Limits on the memory and work that an untrusted file can cause.
 pub mod limits {

@@ -10,6 +10,7 @@ use bitflags::bitflags;
 use perf_event_open_sys::bindings::{
     PERF_ATTR_SIZE_VER8, PERF_FORMAT_GROUP, PERF_FORMAT_ID, PERF_FORMAT_LOST,
     PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_SAMPLE_CALLCHAIN,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER,
 };
 
 use super::Flags;
@@ -152,6 +153,20 @@ impl Attr {
         self.flags.bits()
             | freq
             | (u64::from(self.precise_ip) << PRECISE_IP_SHIFT & PRECISE_IP_MASK)
+    }
+
+    /// Returns the attribute of the same samples without their copied user stack, and unless
+    /// `keeps_registers`, without user registers.
+    #[must_use]
+    pub fn without_copied_stack(&self, keeps_registers: bool) -> Self {
+        let mut attr = self.clone();
+        attr.sample_type &= !u64::from(PERF_SAMPLE_STACK_USER);
+        attr.sample_stack_user = 0;
+        if !keeps_registers {
+            attr.sample_type &= !u64::from(PERF_SAMPLE_REGS_USER);
+            attr.sample_regs_user = 0;
+        }
+        attr
     }
 
     /// Whether samples hold call chains.

@@ -11,6 +11,7 @@ mod follow;
 mod kept_binaries;
 mod off_cpu;
 mod sampling;
+mod unwound_chains;
 
 use std::collections::BTreeSet;
 
@@ -24,6 +25,7 @@ pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use kept_binaries::KeptBinaries;
 pub use off_cpu::OffCpu;
 pub use sampling::{CostOrigin, SampleCost, SamplingCost, ShareOf};
+pub use unwound_chains::{IncompleteChains, UnwoundChains};
 
 /// The version that this program writes. Readers accept any version and use the fields they know.
 const VERSION: u32 = 1;
@@ -78,6 +80,9 @@ pub struct Ledger {
     pub kept_binaries: Option<KeptBinaries>,
     /// The off-CPU time, with `--off-cpu`.
     pub off_cpu: Option<OffCpu>,
+    /// The call chains that the recorder unwound; `None` if it unwound none. In the first note all
+    /// numbers are 0.
+    pub unwound: Option<UnwoundChains>,
 }
 
 /// The recorder.
@@ -305,6 +310,10 @@ impl Ledger {
             cost: self.cost.and(&next.cost),
             output: self.output.and(&next.output),
             rings: self.rings.and(&next.rings),
+            unwound: match (&self.unwound, &next.unwound) {
+                (Some(earlier), Some(later)) => Some(earlier.and(later)),
+                (earlier, later) => later.clone().or(earlier.clone()),
+            },
             ..next.clone()
         }
     }

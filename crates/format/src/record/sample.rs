@@ -11,7 +11,7 @@ use perf_event_open_sys::bindings::{
 };
 
 use super::layout::bit;
-use super::{DecodeError, Events, Layout, RawRecord, ReadValues};
+use super::{DecodeError, Events, Layout, RawRecord, ReadValues, RecordHeader};
 use crate::bytes::{Cursor, Endian, Words};
 
 /// The fields after the copied user stack.
@@ -66,6 +66,17 @@ pub struct Sample<'a> {
     pub code_page_size: Option<u64>,
     /// The AUX data before the sample.
     pub aux: Option<&'a [u8]>,
+}
+
+/// The parts of a sample around its copied user stack, to write it again without the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackParts<'a> {
+    /// The body up to the call chain.
+    before: &'a [u8],
+    /// The fields between the call chain and the copy that stay.
+    between: &'a [u8],
+    /// The fields after the copy.
+    after: &'a [u8],
 }
 
 /// The first fields of a sample, one word each. Reports that need no more skip the rest.
@@ -262,6 +273,11 @@ impl<'a> Sample<'a> {
             let count = fields.cursor.u64()?;
             self.callchain = Some(fields.cursor.words(count)?);
         }
+        self.fill_raw_and_branches(fields)?;
+        self.fill_user(fields)
+    }
+
+    fn fill_raw_and_branches(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         if fields.has(PERF_SAMPLE_RAW) {
             let size = fields.cursor.u32()?;
             self.raw = Some(fields.cursor.take(size.into())?);
@@ -269,6 +285,11 @@ impl<'a> Sample<'a> {
         if fields.has(PERF_SAMPLE_BRANCH_STACK) {
             self.branches = Some(fields.branches()?);
         }
+        Some(())
+    }
+
+    /// Decodes the user registers and the copied user stack.
+    fn fill_user(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         if fields.has(PERF_SAMPLE_REGS_USER) {
             self.regs_user = Some(fields.registers(fields.layout.regs_user)?);
         }
@@ -309,6 +330,54 @@ impl<'a> Sample<'a> {
             self.aux = Some(fields.cursor.take(size)?);
         }
         Some(())
+    }
+}
+
+impl<'a> StackParts<'a> {
+    /// Finds the parts of a sample that was made by an event with this layout. `None` if the sample
+    /// is shorter than the layout says, or has no call chain. `keeps_registers`: whether the user
+    /// registers stay.
+    #[must_use]
+    pub fn find(record: &RawRecord<'a>, layout: &Layout, keeps_registers: bool) -> Option<Self> {
+        let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
+        let body = |from: &'a [u8], to: &'a [u8]| from.get(..from.len().checked_sub(to.len())?);
+        let mut sample = Sample::default();
+        fields.fill_head(&mut sample.head)?;
+        sample.fill_counts(&mut fields)?;
+        let before = body(record.body, fields.cursor.rest())?;
+        if !fields.has(PERF_SAMPLE_CALLCHAIN) {
+            return None;
+        }
+        let count = fields.cursor.u64()?;
+        fields.cursor.words(count)?;
+        let rest = fields.cursor.rest();
+        sample.fill_raw_and_branches(&mut fields)?;
+        let mut end = fields.cursor.rest();
+        sample.fill_user(&mut fields)?;
+        let after = fields.cursor.rest();
+        if keeps_registers && fields.has(PERF_SAMPLE_REGS_USER) {
+            let registers = sample.regs_user?.values.len();
+            end = end.get(8 * (1 + registers)..)?;
+        }
+        Some(Self { before, between: body(rest, end)?, after })
+    }
+
+    /// Appends the sample with this call chain and without the copy, in the byte order of this
+    /// machine. Addresses beyond the longest record are left out.
+    pub fn encode(&self, header: RecordHeader, chain: &[u64], into: &mut Vec<u8>) {
+        let Self { before, between, after } = self;
+        let others = before.len() + 8 + between.len() + after.len();
+        let room = usize::from(u16::MAX).saturating_sub(RecordHeader::SIZE + others) / 8;
+        let chain = chain.get(..room).unwrap_or(chain);
+        let body = others + 8 * chain.len();
+        // The parts are shorter than the sample that they are from.
+        let Ok(header) = RecordHeader::new(header.kind, header.misc, body) else { return };
+        into.extend(header.encode());
+        into.extend_from_slice(before);
+        into.extend((chain.len() as u64).to_ne_bytes());
+        chain.iter().for_each(|address| into.extend(address.to_ne_bytes()));
+        into.extend_from_slice(between);
+        into.extend_from_slice(after);
     }
 }
 

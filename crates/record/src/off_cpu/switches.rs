@@ -330,7 +330,8 @@ fn attr(kind: u32, config: u64, fields: u32) -> Attr {
         sample_type: u64::from(always | fields),
         flags: Flags::DISABLED | Flags::SAMPLE_ID_ALL | Flags::WATERMARK | Flags::USE_CLOCKID,
         clockid: ClockId::Monotonic as i32,
-        wakeup: RING_BYTES / 2,
+        // Half of the ring, which may be smaller than `RING_BYTES`.
+        wakeup: 0,
         ..Attr::default()
     }
 }

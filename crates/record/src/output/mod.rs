@@ -32,6 +32,7 @@ mod sink;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod unwinding;
 mod window_thread;
 mod windows;
 mod write;
@@ -55,6 +56,8 @@ use record_sink::SinkWriter;
 pub use record_sink::{RecordSink, SinkClosed};
 use series::FileSeries;
 pub use stats::{OutputStats, Path};
+pub use unwinding::StackUnwinder;
+use unwinding::UnwindingWriter;
 
 /// The end of a file.
 #[derive(Clone, Copy, Debug)]
@@ -252,6 +255,15 @@ impl Output {
             step: options.step(),
             may_switch: options.switch.is_some(),
         })
+    }
+
+    /// Unwinds copied stacks, on a thread of its own, before records are written.
+    ///
+    /// # Errors
+    /// Fails with [`OutputError::Thread`].
+    pub fn with_unwinder(self, unwinder: Box<dyn StackUnwinder>) -> Result<Self> {
+        let writer = Box::new(UnwindingWriter::start(self.writer, unwinder)?);
+        Ok(Self { writer, ..self })
     }
 
     /// Hands records to a sink in this process, on the threads that read ring buffers.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tare_format::ledger::UnwoundChains;
+
 use super::OutputError;
 
 /// The path of the bytes.
@@ -64,6 +66,8 @@ pub struct OutputStats {
     pub window_bytes: u64,
     /// Number of times that appending waited for a window.
     pub window_waits: u64,
+    /// How the stacks ended that were unwound while recording; `None` if none were to be.
+    pub unwound: Option<UnwoundChains>,
     /// Why the recording ended early.
     pub stopped: Option<OutputError>,
     /// Whether the end of the file could not be written: readers then see the file of a killed

@@ -107,7 +107,8 @@ impl AttrDefaults<'_> {
         fields
     }
 
-    fn add_call_graph(&self, event: &Event, attr: &mut Attr) -> Result<(), PlanError> {
+    /// The source of the call chains in an event's samples.
+    pub(super) fn call_graph(&self, event: &Event) -> CallGraph {
         let of_all = match is_traced(event) && !self.sampling.call_graph_of_tracepoints {
             true => CallGraph::No,
             false => self.sampling.call_graph,
@@ -120,7 +121,20 @@ impl AttrDefaults<'_> {
                 CallGraph::No => CallGraph::FramePointer,
                 other => other,
             }));
-        let how = event.sampling.call_graph.or(implied).unwrap_or(of_all);
+        match event.sampling.call_graph.or(implied).unwrap_or(of_all) {
+            // Without a user part there is nothing to unwind; neither is there if the kernel copies
+            // no registers on this architecture.
+            CallGraph::Auto
+                if self.sampling.callchains == Callchains::Kernel || user_registers() == 0 =>
+            {
+                CallGraph::FramePointer
+            }
+            how => how,
+        }
+    }
+
+    fn add_call_graph(&self, event: &Event, attr: &mut Attr) -> Result<(), PlanError> {
+        let how = self.call_graph(event);
         if how == CallGraph::No {
             return Ok(());
         }
@@ -131,7 +145,7 @@ impl AttrDefaults<'_> {
         attr.flags
             .set(Flags::EXCLUDE_CALLCHAIN_USER, self.sampling.callchains == Callchains::Kernel);
         match how {
-            CallGraph::Dwarf | CallGraph::DwarfAndFramePointer => {
+            CallGraph::Auto | CallGraph::Dwarf | CallGraph::DwarfAndFramePointer => {
                 if user_registers() == 0 {
                     return Err(PlanError::NoDwarf);
                 }

@@ -18,7 +18,7 @@ mod tracking;
 
 use std::fmt;
 
-use tare_events::{Event, EventGroup, Sources};
+use tare_events::{CallGraph, Event, EventGroup, Sources};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_kernel::call_samples::CallSamples;
@@ -44,6 +44,8 @@ pub struct RecordPlan {
     pub off_cpu: Option<Attr>,
     /// The programs that write the samples of system calls, whose events are never opened.
     pub calls: Option<CallSamples>,
+    /// Indexes of the events whose copied stacks the recorder unwinds.
+    pub unwound: Vec<usize>,
     /// Deviations from the options.
     pub warnings: Vec<Warning>,
 }
@@ -198,7 +200,8 @@ impl RecordPlan {
         warnings.extend(planner.rates.warning);
         warnings.extend(settling.warnings);
         warnings.extend(of_first_threads_only(&options.target, groups));
-        Ok(Self { events, off_cpu, calls, warnings })
+        let unwound = unwound(&events, &planner.defaults);
+        Ok(Self { events, off_cpu, calls, unwound, warnings })
     }
 }
 
@@ -217,6 +220,16 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
         inherit: options.inherit && !per_cpu,
         overwrite: options.rings.keep == Keep::WhatFits,
     }
+}
+
+/// Returns the indexes of the events whose copied stacks the recorder unwinds.
+fn unwound(events: &[PlannedEvent], defaults: &AttrDefaults<'_>) -> Vec<usize> {
+    let is_unwound = |planned: &PlannedEvent| {
+        planned.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0
+            && defaults.call_graph(&planned.event) == CallGraph::Auto
+    };
+    let events = events.iter().enumerate();
+    events.filter(|(_, planned)| is_unwound(planned)).map(|(index, _)| index).collect()
 }
 
 /// Returns a warning for each probe of a user-space function that isn't opened on whole CPUs.

@@ -67,12 +67,10 @@ impl Recording {
             throttled: throttled(of),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
             kept_ns: self.account.shortest.map(nanos),
-            output: Output {
-                record_bytes: of.rings.iter().map(|ring| ring.stats.bytes).sum(),
-                ..Output::default()
-            },
+            output: taken_records(&of.rings),
             rings: rings(&of.rings, self.session.options.rings.flush_interval),
             stopped: self.state.stop_reason(),
+            unwound: so_far.unwound.clone(),
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
@@ -201,6 +199,10 @@ fn losses(seen: &FileStats) -> Vec<Loss> {
         (records > 0).then_some(Loss { cpu: ring.cpu, records, from_ns, to_ns: lost.until_ns })
     };
     seen.rings.iter().filter_map(&mut of).collect()
+}
+
+fn taken_records(rings: &[RingStats]) -> Output {
+    Output { record_bytes: rings.iter().map(|ring| ring.stats.bytes).sum(), ..Output::default() }
 }
 
 fn rings(rings: &[RingStats], flush_interval: Duration) -> Rings {

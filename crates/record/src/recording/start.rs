@@ -79,7 +79,8 @@ impl Recording {
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
-        let ledger = Ledger { follow, ..Ledger::new(recorder) };
+        let unwound = output.so_far().unwound;
+        let ledger = Ledger { follow, unwound, ..Ledger::new(recorder) };
         let notes_tasks = tracks_processes(&session, output.may_switch());
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder, notes_tasks));
         let taken =

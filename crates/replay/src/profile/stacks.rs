@@ -77,8 +77,9 @@ impl CallStacks {
         limit.shorten(chain);
         let pid = sample.fields.head.pid.unwrap_or(-1);
         let stack = frames.add_stack(profile, machine, pid, chain);
-        let by_frame_pointers =
-            sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
+        let by_frame_pointers = sample.fields.stack_user.is_none()
+            && sample.fields.branches.is_none()
+            && !machine.recorded_chains.are_unwound();
         if let Some(stack) = stack.filter(|_| by_frame_pointers)
             && let Some(uses) = frames.frame_pointer_uses()
         {

@@ -87,6 +87,29 @@ pub struct Stack<'a> {
     pub frame_pointers: &'a [u64],
 }
 
+/// A frame of an unwound stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnwoundFrame {
+    /// The instruction at which the frame continues.
+    pub pc: u64,
+    /// Whether a call returns there. The innermost frame, code that a signal interrupted, and the
+    /// trampoline that a handler returns to aren't called.
+    pub is_return: bool,
+}
+
+impl UnwoundFrame {
+    pub(crate) fn exact(pc: u64) -> Self {
+        Self { pc, is_return: false }
+    }
+
+    /// The address whose function and line the frame has: for a return address, the last byte of
+    /// the call.
+    #[must_use]
+    pub fn code_address(&self) -> u64 {
+        self.pc.wrapping_sub(u64::from(self.is_return))
+    }
+}
+
 /// How unwinding a stack ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UnwindOutcome {

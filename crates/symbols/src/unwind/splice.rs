@@ -16,9 +16,9 @@
 //! if the chain has it. If the last frame's caller is on another stack (Go switches stacks to call
 //! C), its stack pointer is unknown: they meet at the last frame's frame pointer.
 
-use super::Stack;
 use super::arch::Arch;
 use super::frame::{Memory, RegisterFrame};
+use super::{Stack, UnwoundFrame};
 
 /// The registers at the end of an unwound stack.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(super) fn beyond<'a>(
     arch: &Arch,
     stack: &Stack<'a>,
     last: LastFrame<'_>,
-    addresses: &[u64],
+    last_frame: Option<&UnwoundFrame>,
 ) -> &'a [u64] {
     let chain = stack.frame_pointers;
     let first_frame = first_frame_pointer(arch, stack);
@@ -48,7 +48,7 @@ pub(super) fn beyond<'a>(
         }
     };
     let first = by_register.or_else(|| {
-        let last = addresses.last()?.wrapping_add(1);
+        let last = last_frame?.pc;
         Some(chain.iter().rposition(|address| *address == last)? + 1)
     });
     first.and_then(|first| chain.get(first..)).unwrap_or_default()

@@ -12,7 +12,7 @@ use super::frame::{Memory, RegisterFrame, Stop};
 use super::row::UnwindRow;
 use super::splice::LastFrame;
 use super::tables::{Context, RowLookup, UnwindTables};
-use super::{Registers, Stack, UnwindOutcome, splice};
+use super::{Registers, Stack, UnwindOutcome, UnwoundFrame, splice};
 use crate::address_space::{AddressSpace, Mapping};
 use crate::dso::{DsoAddress, DsoId, DsoKind, DsoTable};
 use crate::elf::FrameTables;
@@ -63,6 +63,8 @@ pub struct UnwindCache {
     rows: Vec<UnwindRow>,
     by_row: HashMap<UnwindRow, u32, foldhash::fast::RandomState>,
     context: Context,
+    /// Memory for the frames of one stack.
+    frames: Vec<UnwoundFrame>,
 }
 
 impl fmt::Debug for UnwindCache {
@@ -179,6 +181,24 @@ impl Unwinder {
         stack: &Stack<'_>,
         addresses: &mut Vec<u64>,
     ) -> (UnwindOutcome, usize) {
+        let mut frames = std::mem::take(&mut cache.frames);
+        frames.clear();
+        let outcome = self.unwind_frames(cache, dsos, space, stack, &mut frames);
+        addresses.extend(frames.iter().map(UnwoundFrame::code_address));
+        cache.frames = frames;
+        outcome
+    }
+
+    /// Appends the frames of a stack, innermost first. Returns the outcome, and how many frames come
+    /// from the frame-pointer chain.
+    pub fn unwind_frames(
+        &self,
+        cache: &mut UnwindCache,
+        dsos: &DsoTable,
+        space: &AddressSpace,
+        stack: &Stack<'_>,
+        frames: &mut Vec<UnwoundFrame>,
+    ) -> (UnwindOutcome, usize) {
         let (arch, frame) = match stack.registers {
             Registers::X86_64 { ip, general } => {
                 (&arch::X86_64, RegisterFrame::new(*ip, general, &arch::X86_64))
@@ -199,12 +219,12 @@ impl Unwinder {
             frame,
             callee_frame_pointer: None,
         };
-        let end = walk.run(addresses);
+        let end = walk.run(frames);
         if end == UnwindOutcome::Whole || stack.frame_pointers.is_empty() {
             return (end, 0);
         }
-        if addresses.is_empty() {
-            addresses.extend(stack.frame_pointers.first());
+        if frames.is_empty() {
+            frames.extend(stack.frame_pointers.first().map(|pc| UnwoundFrame::exact(*pc)));
         }
         let last = match end {
             UnwindOutcome::NoMapping => {
@@ -212,13 +232,13 @@ impl Unwinder {
             }
             _ => LastFrame::Caller(&walk.frame),
         };
-        let rest = splice::beyond(&walk.memory, arch, stack, last, addresses);
-        let calls = rest.iter().map(|address| address.wrapping_sub(1));
-        let before = addresses.len();
-        addresses.extend(calls.take_while(|call| walk.is_code(*call)));
-        let spliced = addresses.len() - before;
-        match addresses.last() {
-            Some(last) if spliced == rest.len() && walk.is_first_function(*last) => {
+        let rest = splice::beyond(&walk.memory, arch, stack, last, frames.last());
+        let callers = rest.iter().map(|pc| UnwoundFrame { pc: *pc, is_return: true });
+        let before = frames.len();
+        frames.extend(callers.take_while(|caller| walk.is_code(caller.code_address())));
+        let spliced = frames.len() - before;
+        match frames.last() {
+            Some(last) if spliced == rest.len() && walk.is_first_function(last.code_address()) => {
                 (UnwindOutcome::Whole, spliced)
             }
             _ => (end, spliced),
@@ -303,7 +323,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn run(&mut self, addresses: &mut Vec<u64>) -> UnwindOutcome {
+    fn run(&mut self, frames: &mut Vec<UnwoundFrame>) -> UnwindOutcome {
         // Pointer authentication puts a signature into the bits above the highest address.
         let space = self.space;
         let highest = space.mappings().next_back().map_or(u64::MAX, |map| map.end);
@@ -311,7 +331,7 @@ impl Walk<'_> {
         let mut interrupted = false;
         let mut last: Option<&Mapping> = None;
         for _ in 0..limits::FRAMES {
-            if self.frame.pc == 0 && !addresses.is_empty() {
+            if self.frame.pc == 0 && !frames.is_empty() {
                 return UnwindOutcome::Whole;
             }
             let address = self.frame.pc.wrapping_sub(u64::from(!self.frame.is_exact));
@@ -319,15 +339,15 @@ impl Walk<'_> {
             let last_one = last.filter(|map| map.start <= address && address < map.end);
             let mapping = last_one.or_else(|| space.find(address));
             // The instruction pointer may be in memory that isn't code: in a jump to nowhere.
-            let is_caller = !addresses.is_empty();
+            let is_caller = !frames.is_empty();
             let Some(mapping) = mapping.filter(|mapping| mapping.is_code || !is_caller) else {
                 return UnwindOutcome::NoMapping;
             };
             last = Some(mapping);
             let how = self.method(mapping, address);
             // A signal handler returns to the trampoline's first byte.
-            let is_trampoline = self.is_signal_trampoline(how);
-            addresses.push(if is_trampoline { self.frame.pc } else { address });
+            let is_return = !self.frame.is_exact && !self.is_signal_trampoline(how);
+            frames.push(UnwoundFrame { pc: self.frame.pc, is_return });
             self.callee_frame_pointer = self.frame.get(self.arch.frame_pointer);
             let stepped = match how {
                 UnwindMethod::Row(row) => self.step(row),

@@ -60,6 +60,11 @@ fn chains_are_exactly_those_of_the_program() {
         return println!("skipped: the programs' bounds are those of x86-64");
     }
     for (name, how) in [
+        ("known", "auto"),
+        ("known-fp", "auto"),
+        ("throws", "auto"),
+        ("known-rust", "auto"),
+        ("known-go", "auto"),
         ("known", "dwarf,16384"),
         ("known-fp", "fp"),
         ("throws", "dwarf"),
@@ -72,6 +77,33 @@ fn chains_are_exactly_those_of_the_program() {
         println!("{name} by {how}: {good} of {all}");
         assert!(all >= 100 && good * 100 >= all * 98, "{name} by {how}: {others}");
     }
+}
+
+/// The recorder unwinds: the file holds call chains, which perf prints too, and no copies.
+#[test]
+fn a_recording_that_is_unwound_at_once_holds_chains_and_no_copies() {
+    let Some(program) = program("known") else { return };
+    let place = known(&program, "0.4", &["--call-graph", "auto"]);
+    let run = |args: &[&str]| tare().args(args).arg("-i").arg(place.file()).output().unwrap();
+    let events = String::from_utf8(run(&["evlist", "-v"]).stdout).unwrap();
+    assert!(events.contains("CALLCHAIN") && !events.contains("STACK_USER"), "{events}");
+    assert!(!events.contains("REGS_USER") && !events.contains("mmap_data"), "{events}");
+    let document = crate::support::document(&run(&["report", "--json"]));
+    let stacks = &document["loss"]["copied_stacks"];
+    let number = |name: &str| stacks[name].as_u64().unwrap();
+    assert!(number("stacks") >= 100 && number("whole") * 100 >= number("stacks") * 98, "{stacks}");
+    assert_eq!(document["loss"]["frame_pointers"], serde_json::Value::Null, "{document}");
+    let bytes = std::fs::metadata(place.file()).unwrap().len();
+    assert!(bytes < 1000 * number("stacks"), "{bytes} bytes of {stacks}");
+    let Some(lines) = crate::recorded::perf_script(&["-F", "ip"], &place.file()) else { return };
+    let addresses = |lines: &mut dyn Iterator<Item = &str>| -> Vec<u64> {
+        let hex = |line: &str| u64::from_str_radix(line.trim().trim_start_matches("0x"), 16);
+        lines.filter_map(|line| hex(line).ok()).collect()
+    };
+    let script = String::from_utf8(run(&["script", "-F", "ip"]).stdout).unwrap();
+    let ours = addresses(&mut script.lines());
+    assert!(ours.len() > 1000);
+    assert_eq!(ours, addresses(&mut lines.iter().map(String::as_str)));
 }
 
 /// If the copy is too small, frame pointers supply the rest, and the report names the size that

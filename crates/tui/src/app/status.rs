@@ -46,7 +46,7 @@ fn describe_gaps(losses: &Losses) -> Vec<String> {
     let ended = copied.truncated_stacks() + copied.failed_stacks();
     if ended > 0 {
         let share = percent(ended, ended + copied.whole);
-        parts.push(format!("{share:.1}% of copied stacks end early"));
+        parts.push(format!("{share:.1}% of user stacks end early"));
     }
     if let Some(unnamed) = &losses.unnamed {
         parts.push(format!("{:.1}% of samples have no function name", unnamed.percent));

@@ -76,6 +76,50 @@ fn a_sample_that_is_cut_is_an_error() {
 }
 
 #[test]
+fn a_sample_is_written_again_without_its_copied_stack() {
+    let body = full_sample(Body(Vec::new(), Endian::NATIVE));
+    let record = body.record(PERF_RECORD_SAMPLE, 5);
+    let whole = Sample::decode(&record, &everything()).unwrap();
+    for keeps_registers in [false, true] {
+        let parts = StackParts::find(&record, &everything(), keeps_registers).unwrap();
+        let header = RecordHeader::new(PERF_RECORD_SAMPLE, 5, record.body.len()).unwrap();
+        let mut bytes = Vec::new();
+        parts.encode(header, &[10, 11], &mut bytes);
+        let left = u64::from(PERF_SAMPLE_STACK_USER)
+            | if keeps_registers { 0 } else { u64::from(PERF_SAMPLE_REGS_USER) };
+        let layout = Layout { sample_type: everything().sample_type & !left, ..everything() };
+        let written = RawRecord::first(&bytes, Endian::NATIVE).unwrap();
+        assert_eq!((written.size(), written.misc), (bytes.len(), 5));
+        let again = Sample::decode(&written, &layout).unwrap();
+        assert_eq!(again.callchain.unwrap().iter().collect::<Vec<_>>(), [10, 11]);
+        let expected = Sample {
+            callchain: again.callchain,
+            regs_user: whole.regs_user.filter(|_| keeps_registers),
+            stack_user: None,
+            ..whole
+        };
+        assert_eq!(again, expected);
+    }
+}
+
+#[test]
+fn a_call_chain_is_cut_at_the_longest_record() {
+    let layout = Layout {
+        sample_type: u64::from(PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_STACK_USER),
+        ..Layout::default()
+    };
+    let body = Body(Vec::new(), Endian::NATIVE).words(&[1, 61, 0]);
+    let record = body.record(PERF_RECORD_SAMPLE, 0);
+    let header = RecordHeader::new(PERF_RECORD_SAMPLE, 0, record.body.len()).unwrap();
+    let mut bytes = Vec::new();
+    StackParts::find(&record, &layout, false).unwrap().encode(header, &[7; 9000], &mut bytes);
+    assert_eq!(bytes.len(), 65_528);
+    let cut = RawRecord::first(&bytes, Endian::NATIVE).unwrap();
+    let layout = Layout { sample_type: u64::from(PERF_SAMPLE_CALLCHAIN), ..layout };
+    assert_eq!(Sample::decode(&cut, &layout).unwrap().callchain.unwrap().len(), 8189);
+}
+
+#[test]
 fn kernel_threads_have_no_user_registers_and_no_stack() {
     let layout = Layout {
         sample_type: u64::from(PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER),

@@ -32,8 +32,9 @@ options! {
         #[arg(short = 'g')]
         pub with_call_graph: bool,
 
-        /// How to unwind call chains: `fp[,defer]`, `dwarf[,BYTES]` (copies the stack),
-        /// `dwarf+fp[,BYTES]` or `lbr` [default: fp]
+        /// How to unwind call chains: `auto[,BYTES]` (unwinds copies of the stack while recording),
+        /// `fp[,defer]`, `dwarf[,BYTES]` (keeps the copies), `dwarf+fp[,BYTES]` or `lbr` [default:
+        /// fp]
         #[arg(long, value_name = "HOW")]
         pub call_graph: Option<String>,
 

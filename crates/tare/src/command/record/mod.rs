@@ -10,6 +10,7 @@ mod replaced;
 pub(super) mod sample_cost;
 #[cfg(test)]
 mod tests;
+mod unwinder;
 pub(crate) mod wording;
 
 use std::io::Write;
@@ -32,6 +33,7 @@ use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
 use self::live::{EndedRecording, LiveRecording};
 use self::replaced::ReplacedFile;
+use self::unwinder::RecorderUnwinder;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
@@ -106,7 +108,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         run_first(priority).map_err(|error| wording::no_priority(Some(priority), error))?;
     }
     let replaced = ReplacedFile::find(&record.output.destination);
-    let output = open(record, &signals)?;
+    let output = unwound(open(record, &signals)?, record, &recorder)?;
     // After the fork: the child must not inherit this handler.
     catch_bus_errors();
     let start = Start {
@@ -148,6 +150,16 @@ fn watches_until_interrupted(record: &RecordOptions, host: &Host) -> bool {
     let everything =
         matches!(&record.options.target, Target::Cpus(cpus) if online.as_ref() == Some(cpus));
     everything && record.command.is_empty() && record.timeout.is_none() && record.control.is_none()
+}
+
+/// Has the output unwind stacks, if the plan has events for that.
+fn unwound(output: Output, record: &RecordOptions, recorder: &Recorder) -> anyhow::Result<Output> {
+    let plan = recorder.plan();
+    if plan.unwound.is_empty() {
+        return Ok(output);
+    }
+    let unwinder = RecorderUnwinder::new(&plan.unwound, &record.options.sampling);
+    output.with_unwinder(Box::new(unwinder)).map_err(|error| wording::output_error(&error))
 }
 
 /// Capabilities that this recording needs beyond those of every recording. Listing BPF programs

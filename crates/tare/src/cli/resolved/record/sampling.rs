@@ -90,19 +90,23 @@ fn call_graph(raw: &raw::record::SamplingArgs) -> Result<(CallGraph, u32), Refus
     let refuse = |why: &str| Refusal::usage(format!("--call-graph {text}: {why}"));
     match text.split_once(',') {
         None => match text {
+            "auto" => Ok((CallGraph::Auto, LARGEST_STACK)),
             "fp" => Ok((CallGraph::FramePointer, STACK_BYTES)),
             "dwarf" => Ok((CallGraph::Dwarf, STACK_BYTES)),
             "dwarf+fp" => Ok((CallGraph::DwarfAndFramePointer, STACK_BYTES)),
             "lbr" => Ok((CallGraph::LastBranchRecord, STACK_BYTES)),
-            _ => Err(refuse("give fp[,defer], dwarf[,BYTES], dwarf+fp[,BYTES] or lbr")),
+            _ => {
+                Err(refuse("give auto[,BYTES], fp[,defer], dwarf[,BYTES], dwarf+fp[,BYTES] or lbr"))
+            }
         },
         Some(("fp", "defer")) => Ok((CallGraph::DeferredFramePointer, STACK_BYTES)),
-        Some((how @ ("dwarf" | "dwarf+fp"), bytes)) => {
+        Some((how @ ("auto" | "dwarf" | "dwarf+fp"), bytes)) => {
             let bytes = bytes.parse().ok().filter(|bytes| (8..=LARGEST_STACK).contains(bytes));
             let bytes = bytes.ok_or_else(|| {
                 refuse(&format!("a sample holds 8 to {LARGEST_STACK} bytes of the stack"))
             })?;
             let how = match how {
+                "auto" => CallGraph::Auto,
                 "dwarf" => CallGraph::Dwarf,
                 _ => CallGraph::DwarfAndFramePointer,
             };

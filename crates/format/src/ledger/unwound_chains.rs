@@ -1,0 +1,58 @@
+//! The call chains that the recorder unwound from copied stacks.
+
+use serde::{Deserialize, Serialize};
+
+/// How the user stacks ended that the recorder unwound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct UnwoundChains {
+    /// Number of stacks that reach the start of their thread.
+    pub whole: u64,
+    /// Valid inner frames, the rest is missing: the most frequent reason first.
+    pub truncated: Vec<IncompleteChains>,
+    /// The reason is a failure: the most frequent one first.
+    pub failed: Vec<IncompleteChains>,
+    /// Number of chains that stayed as the kernel recorded them, because unwinding fell behind.
+    pub behind: u64,
+}
+
+/// Stacks that are incomplete for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct IncompleteChains {
+    /// The reason.
+    pub reason: String,
+    /// Number of stacks.
+    pub stacks: u64,
+    /// The file with most of them, if the file is the reason.
+    pub file: Option<String>,
+}
+
+impl UnwoundChains {
+    /// Adds the stacks of the next file.
+    pub(super) fn and(&self, next: &Self) -> Self {
+        let add = |earlier: &[IncompleteChains], later: &[IncompleteChains]| {
+            let mut sum = earlier.to_vec();
+            for chains in later {
+                match sum.iter_mut().find(|known| known.reason == chains.reason) {
+                    Some(known) => known.stacks += chains.stacks,
+                    None => sum.push(chains.clone()),
+                }
+            }
+            sum.sort_by_key(|chains| std::cmp::Reverse(chains.stacks));
+            sum
+        };
+        Self {
+            whole: self.whole + next.whole,
+            truncated: add(&self.truncated, &next.truncated),
+            failed: add(&self.failed, &next.failed),
+            behind: self.behind + next.behind,
+        }
+    }
+
+    /// Number of incomplete stacks.
+    #[must_use]
+    pub fn incomplete(&self) -> u64 {
+        self.truncated.iter().chain(&self.failed).map(|chains| chains.stacks).sum()
+    }
+}

@@ -1,0 +1,529 @@
+//! Unwinds copied stacks on a thread of its own, between the rings and the output: the recording
+//! then holds call chains, and no copies.
+//!
+//! ```text
+//! readers -- append --> queue --> thread: a round's records, unwound --> the output behind
+//! ```
+//! The thread gathers the records of a round, because a mapping may be in another ring than the
+//! samples in it. If it falls behind, it leaves the user part of the chains as the kernel recorded
+//! it, which takes as long as copying the records. When the queue is full, appending waits; then
+//! the rings fill, and the kernel counts the records that it must drop.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use rustix::io::Errno;
+use tare_format::file::writer::{Description, FINISHED_ROUND};
+use tare_format::ledger::UnwoundChains;
+
+use super::disk::CutFile;
+use super::hand_over::thread::JoinHandle;
+use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
+use super::window_thread::spawn;
+use super::{Closing, OutputError, OutputStats, RecordWriter, Result};
+
+/// Bytes of records after which the thread doesn't wait for the end of their round.
+const ROUND_BYTES: usize = 16 << 20;
+
+/// Bytes in the queue from which on the thread no longer unwinds.
+const BEHIND_BYTES: usize = 32 << 20;
+
+/// Bytes in the queue at which appending waits.
+const CAPACITY: usize = 64 << 20;
+
+/// Unwinds the copied stacks of samples while they are recorded.
+pub trait StackUnwinder: fmt::Debug + Send {
+    /// Learns the events as the kernel samples them: at the beginning, in each further file, and
+    /// when counters are opened later.
+    fn describe(&mut self, description: &Description);
+
+    /// Appends whole records to `into`, with call chains in place of copied stacks. `is_behind`:
+    /// the user part of the chains stays as it is.
+    fn unwind(&mut self, records: &[u8], is_behind: bool, into: &mut Vec<u8>);
+
+    /// Returns the description of the records as they are written.
+    fn described(&self, description: &Description) -> Description;
+
+    /// Returns how the stacks ended since the last [`StackUnwinder::reset_counts`].
+    fn counts(&self) -> UnwoundChains;
+
+    /// Starts counting anew, for the next file.
+    fn reset_counts(&mut self);
+}
+
+/// Hands the result of a call to its caller.
+type Reply = Box<dyn FnOnce()>;
+
+/// Work for the thread.
+enum Job {
+    Append(Vec<u8>),
+    Flush,
+    /// A call whose result the caller waits for.
+    Call(Box<dyn FnOnce(&mut UnwindingStage) -> Reply + Send>),
+}
+
+#[derive(Default)]
+struct QueueState {
+    jobs: VecDeque<Job>,
+    /// Bytes of records in the jobs.
+    bytes: usize,
+    high_water: usize,
+    /// Memory of earlier jobs.
+    spare: Vec<Vec<u8>>,
+    progress: StageProgress,
+    failed: Option<OutputError>,
+    /// System calls for the hand-over: each wait and each wake-up takes one (`futex(2)`).
+    calls: u64,
+    ends: bool,
+}
+
+/// The state of the output after the thread's last job.
+#[derive(Default)]
+struct StageProgress {
+    written: u64,
+    is_switch_due: bool,
+    stats: OutputStats,
+}
+
+#[derive(Default)]
+struct SharedState {
+    state: Mutex<QueueState>,
+    has_work: Condvar,
+    has_room: Condvar,
+}
+
+impl SharedState {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The unwinder, and the output behind it. Records are in `held` until their round is complete.
+struct UnwindingStage {
+    output: Box<dyn RecordWriter>,
+    unwinder: Box<dyn StackUnwinder>,
+    held: Vec<u8>,
+    unwound: Vec<u8>,
+}
+
+impl UnwindingStage {
+    fn append(&mut self, records: &[u8], is_behind: bool) -> Result<()> {
+        self.held.extend_from_slice(records);
+        if self.held.ends_with(&FINISHED_ROUND) || self.held.len() >= ROUND_BYTES || is_behind {
+            self.pass_on(is_behind)?;
+        }
+        Ok(())
+    }
+
+    /// Unwinds the records that are held, and passes them on.
+    fn pass_on(&mut self, is_behind: bool) -> Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.unwound.clear();
+        self.unwinder.unwind(&self.held, is_behind, &mut self.unwound);
+        self.held.clear();
+        self.output.append(&[&self.unwound])
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.pass_on(false)?;
+        self.output.flush()
+    }
+
+    fn stats(&self) -> OutputStats {
+        OutputStats { unwound: Some(self.unwinder.counts()), ..self.output.so_far() }
+    }
+}
+
+/// Ends the thread, once the queue is empty.
+struct EndGuard(Arc<SharedState>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.0.lock().ends = true;
+        self.0.has_work.notify_one();
+    }
+}
+
+/// An output whose records are unwound on a thread.
+pub(super) struct UnwindingWriter {
+    shared: Arc<SharedState>,
+    tids: Vec<i32>,
+    thread: Option<JoinHandle<()>>,
+    /// Receives the stage when the thread ends.
+    back: mpsc::Receiver<UnwindingStage>,
+    ends: EndGuard,
+}
+
+impl fmt::Debug for UnwindingWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnwindingWriter").field("tids", &self.tids).finish_non_exhaustive()
+    }
+}
+
+impl UnwindingWriter {
+    /// Starts the thread.
+    pub(super) fn start(
+        output: Box<dyn RecordWriter>,
+        unwinder: Box<dyn StackUnwinder>,
+    ) -> Result<Self> {
+        let shared = Arc::new(SharedState::default());
+        let of_thread = Arc::clone(&shared);
+        let (give_back, back) = mpsc::sync_channel(1);
+        let stage = UnwindingStage { output, unwinder, held: Vec::new(), unwound: Vec::new() };
+        let (thread, tid) = spawn("tare-unwind", move || {
+            // The receiver is gone if the recording was dropped unfinished.
+            let _ = give_back.send(work(&of_thread, stage));
+        })?;
+        let ends = EndGuard(Arc::clone(&shared));
+        let mut writer = Self { shared, tids: vec![tid], thread: Some(thread), back, ends };
+        writer.learn_threads()?;
+        Ok(writer)
+    }
+
+    /// Asks the output behind for its threads.
+    fn learn_threads(&mut self) -> Result<()> {
+        let threads = self.call(|stage| Ok(stage.output.threads()))?;
+        self.tids.truncate(1);
+        self.tids.extend(threads);
+        Ok(())
+    }
+
+    /// Runs a call on the thread, after all earlier jobs, and waits for the result.
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut UnwindingStage) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let call = move |stage: &mut UnwindingStage| -> Reply {
+            let done = stage.pass_on(false).and_then(|()| call(stage));
+            Box::new(move || drop(sender.send(done)))
+        };
+        let mut state = self.shared.lock();
+        state.jobs.push_back(Job::Call(Box::new(call)));
+        state.calls += 2;
+        drop(state);
+        self.shared.has_work.notify_one();
+        receiver.recv().unwrap_or(Err(OutputError::Thread(Errno::SRCH)))
+    }
+}
+
+/// Body of the thread: runs the jobs in order, until the queue ends.
+fn work(shared: &SharedState, mut stage: UnwindingStage) -> UnwindingStage {
+    let mut state = shared.lock();
+    loop {
+        let Some(job) = state.jobs.pop_front() else {
+            if state.ends {
+                return stage;
+            }
+            state.calls += 1;
+            state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        let is_behind = state.bytes > BEHIND_BYTES;
+        drop(state);
+        let mut done = None;
+        let mut reply = None;
+        let result = match job {
+            Job::Append(records) => {
+                let result = stage.append(&records, is_behind);
+                done = Some(records);
+                result
+            }
+            Job::Flush => stage.flush(),
+            Job::Call(call) => {
+                reply = Some(call(&mut stage));
+                Ok(())
+            }
+        };
+        let progress = StageProgress {
+            written: stage.output.written(),
+            is_switch_due: stage.output.is_switch_due(),
+            stats: stage.stats(),
+        };
+        state = shared.lock();
+        state.progress = progress;
+        state.failed = state.failed.take().or(result.err());
+        // The caller finds the progress of its call.
+        reply.into_iter().for_each(|reply| reply());
+        if let Some(mut records) = done {
+            state.bytes -= records.len();
+            shared.has_room.notify_all();
+            records.clear();
+            if state.spare.len() < 2 {
+                state.spare.push(records);
+            }
+        }
+    }
+}
+
+impl RecordWriter for UnwindingWriter {
+    fn start_threads(&mut self) -> Result<()> {
+        self.call(|stage| stage.output.start_threads())?;
+        self.learn_threads()
+    }
+
+    fn threads(&self) -> Vec<i32> {
+        self.tids.clone()
+    }
+
+    fn begin(&mut self, description: &Description) -> Result<()> {
+        let description = description.clone();
+        self.call(move |stage| {
+            stage.unwinder.describe(&description);
+            stage.output.begin(&stage.unwinder.described(&description))
+        })
+    }
+
+    /// Copies records into the queue, and waits for room.
+    fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        let bytes: usize = records.iter().map(|piece| piece.len()).sum();
+        let mut state = self.shared.lock();
+        while state.bytes > 0 && state.bytes + bytes > CAPACITY {
+            state.calls += 1;
+            state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut copy = state.spare.pop().unwrap_or_default();
+        // The thread may take other jobs meanwhile; only this one appends.
+        drop(state);
+        records.iter().for_each(|piece| copy.extend_from_slice(piece));
+        let mut state = self.shared.lock();
+        state.bytes += bytes;
+        state.high_water = state.high_water.max(state.bytes);
+        state.jobs.push_back(Job::Append(copy));
+        state.calls += 1;
+        let failed = state.failed.clone();
+        drop(state);
+        self.shared.has_work.notify_one();
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Queues a flush without waiting for it.
+    fn flush(&mut self) -> Result<()> {
+        let mut state = self.shared.lock();
+        if !matches!(state.jobs.back(), Some(Job::Flush)) {
+            state.jobs.push_back(Job::Flush);
+            state.calls += 1;
+        }
+        let failed = state.failed.clone();
+        drop(state);
+        self.shared.has_work.notify_one();
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn written(&self) -> u64 {
+        self.shared.lock().progress.written
+    }
+
+    fn end_beginning(&mut self) -> Result<()> {
+        self.call(|stage| stage.output.end_beginning())
+    }
+
+    fn is_switch_due(&self) -> bool {
+        self.shared.lock().progress.is_switch_due
+    }
+
+    fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        let description = closing.description.clone();
+        let records = closing.records.to_vec();
+        self.call(move |stage| {
+            let description = stage.unwinder.described(&description);
+            let closing = Closing { description: &description, records: &records };
+            Ok(stage.output.size_when_finished(&closing))
+        })
+        .ok()?
+    }
+
+    fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        let ending = closing.description.clone();
+        let last = closing.records.to_vec();
+        let beginning = beginning.clone();
+        let records = records.concat();
+        self.call(move |stage| {
+            let ending = stage.unwinder.described(&ending);
+            stage.unwinder.describe(&beginning);
+            stage.unwinder.reset_counts();
+            let closing = Closing { description: &ending, records: &last };
+            stage.output.switch(&closing, &stage.unwinder.described(&beginning), &[&records])
+        })
+    }
+
+    fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        let description = description.clone();
+        let ids = ids.to_vec();
+        self.call(move |stage| {
+            stage.unwinder.describe(&description);
+            stage.output.add_ids(&stage.unwinder.described(&description), &ids)
+        })
+    }
+
+    fn reserve(&mut self, room: u64) -> Result<()> {
+        self.call(move |stage| stage.output.reserve(room))
+    }
+
+    fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        self.call(move |stage| Ok(stage.output.cut_back(room))).ok().flatten()
+    }
+
+    /// Doesn't wait: the figures are as of the thread's last job.
+    fn so_far(&self) -> OutputStats {
+        let state = self.shared.lock();
+        with_queue(&state, state.progress.stats.clone())
+    }
+
+    /// Waits until everything is written, and completes the recording.
+    fn finish(self: Box<Self>, closing: &Closing<'_>) -> OutputStats {
+        let Self { shared, thread, back, ends, .. } = *self;
+        drop(ends);
+        let stage = back.recv();
+        // The thread has returned the stage, and is about to end.
+        drop(thread.map(JoinHandle::join));
+        let stats = match stage {
+            Ok(mut stage) => {
+                // A failure is in the output's figures too.
+                let _ = stage.pass_on(false);
+                let unwound = Some(stage.unwinder.counts());
+                let description = stage.unwinder.described(closing.description);
+                let closing = Closing { description: &description, ..*closing };
+                OutputStats { unwound, ..stage.output.finish(&closing) }
+            }
+            Err(_) => OutputStats {
+                stopped: Some(OutputError::Thread(Errno::SRCH)),
+                unfinished: true,
+                ..OutputStats::default()
+            },
+        };
+        with_queue(&shared.lock(), stats)
+    }
+}
+
+/// Adds the queue's figures.
+fn with_queue(state: &QueueState, stats: OutputStats) -> OutputStats {
+    OutputStats { system_calls: stats.system_calls + state.calls, ..stats }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::output::{Output, RecordSink, SinkClosed};
+
+    type Batches = Arc<Mutex<Vec<Vec<u8>>>>;
+
+    /// Doubles each record, or leaves it if unwinding is behind.
+    #[derive(Debug, Default)]
+    struct Doubling {
+        counts: UnwoundChains,
+    }
+
+    impl StackUnwinder for Doubling {
+        fn describe(&mut self, _: &Description) {}
+
+        fn unwind(&mut self, records: &[u8], is_behind: bool, into: &mut Vec<u8>) {
+            for record in records.chunks(8) {
+                into.extend_from_slice(record);
+                if is_behind {
+                    self.counts.behind += 1;
+                } else if record != FINISHED_ROUND {
+                    into.extend_from_slice(record);
+                    self.counts.whole += 1;
+                }
+            }
+        }
+
+        fn described(&self, description: &Description) -> Description {
+            description.clone()
+        }
+
+        fn counts(&self) -> UnwoundChains {
+            self.counts.clone()
+        }
+
+        fn reset_counts(&mut self) {
+            self.counts = UnwoundChains::default();
+        }
+    }
+
+    struct CollectingSink(Batches);
+
+    impl RecordSink for CollectingSink {
+        fn begin(&mut self, _: &Description) -> ControlFlow<SinkClosed> {
+            ControlFlow::Continue(())
+        }
+
+        fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed> {
+            self.0.lock().unwrap().push(records.to_vec());
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// An output that doubles records, and the batches that arrive behind it.
+    fn doubling() -> (Output, Batches) {
+        let batches = Batches::default();
+        let output = Output::to_sink(Box::new(CollectingSink(Arc::clone(&batches))));
+        (output.with_unwinder(Box::new(Doubling::default())).unwrap(), batches)
+    }
+
+    fn record(number: u8) -> [u8; 8] {
+        [9, 0, 0, 0, number, 0, 8, 0]
+    }
+
+    #[test]
+    fn the_records_of_a_round_are_unwound_together() {
+        let (mut output, batches) = doubling();
+        output.begin(&Description::default()).unwrap();
+        output.append(&[&record(1)]).unwrap();
+        let two = record(2);
+        output.append(&[&two[..3], &two[3..]]).unwrap();
+        output.append(&[&FINISHED_ROUND]).unwrap();
+        output.append(&[&record(3)]).unwrap();
+        output.flush().unwrap();
+        let stats = output.finish(&Closing { description: &Description::default(), records: &[] });
+        let first = [record(1), record(1), record(2), record(2), FINISHED_ROUND].concat();
+        assert_eq!(*batches.lock().unwrap(), [first, [record(3), record(3)].concat()]);
+        assert_eq!(stats.unwound.map(|unwound| unwound.whole), Some(3));
+    }
+
+    #[test]
+    fn records_without_the_end_of_their_round_are_written_at_the_end() {
+        let (mut output, batches) = doubling();
+        output.begin(&Description::default()).unwrap();
+        output.append(&[&record(1)]).unwrap();
+        drop(output.finish(&Closing { description: &Description::default(), records: &[] }));
+        assert_eq!(batches.lock().unwrap().concat(), [record(1), record(1)].concat());
+    }
+
+    #[test]
+    fn a_stage_that_is_behind_passes_records_on_as_they_are() {
+        let batches = Batches::default();
+        let sink = Output::to_sink(Box::new(CollectingSink(Arc::clone(&batches))));
+        let mut stage = UnwindingStage {
+            output: sink.writer,
+            unwinder: Box::new(Doubling::default()),
+            held: Vec::new(),
+            unwound: Vec::new(),
+        };
+        stage.append(&record(1), true).unwrap();
+        assert_eq!(batches.lock().unwrap().concat(), record(1));
+        assert_eq!(stage.unwinder.counts().behind, 1);
+    }
+
+    #[test]
+    fn figures_are_as_of_the_last_call() {
+        let (mut output, _) = doubling();
+        output.begin(&Description::default()).unwrap();
+        output.append(&[&record(1)]).unwrap();
+        output.reserve(0).unwrap();
+        assert_eq!(output.so_far().unwound.map(|unwound| unwound.whole), Some(1));
+        assert!(output.threads().len() == 1 && output.written() > 0);
+    }
+}

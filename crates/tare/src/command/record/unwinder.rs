@@ -1,0 +1,67 @@
+//! Unwinds copied stacks while the recorder runs, with the unwinder of `tare_replay`.
+
+use tare_format::abi::Flags;
+use tare_format::file::writer::Description;
+use tare_format::ledger::UnwoundChains;
+use tare_record::options::Sampling;
+use tare_record::output::StackUnwinder;
+use tare_replay::{LiveUnwinder, UnwoundEvent};
+use tare_symbols::SymbolOptions;
+
+/// Unwinds the stacks of some events.
+#[derive(Debug)]
+pub(super) struct RecorderUnwinder {
+    events: Vec<UnwoundEvent>,
+    keeps_data_mappings: bool,
+    unwinder: LiveUnwinder,
+}
+
+impl RecorderUnwinder {
+    /// Creates an unwinder for these events of a plan. Their samples keep user registers, and the
+    /// recording records of mappings without code, if the options ask for them.
+    pub(super) fn new(events: &[usize], sampling: &Sampling) -> Self {
+        let keeps_registers = sampling.user_registers != 0;
+        let keeps_data_mappings = sampling.tracking.contains(Flags::MMAP_DATA);
+        let unwound = |event: &usize| UnwoundEvent { event: *event, keeps_registers };
+        let events: Vec<_> = events.iter().map(unwound).collect();
+        let options = SymbolOptions::default();
+        let unwinder = LiveUnwinder::new(options, events.clone(), keeps_data_mappings);
+        Self { events, keeps_data_mappings, unwinder }
+    }
+}
+
+impl StackUnwinder for RecorderUnwinder {
+    fn describe(&mut self, description: &Description) {
+        // A stream that the output can't begin either is reported by the output.
+        if let Ok(stream) = description.stream_beginning() {
+            // It is a stream's beginning.
+            let _ = self.unwinder.describe(&stream);
+        }
+    }
+
+    fn unwind(&mut self, records: &[u8], is_behind: bool, into: &mut Vec<u8>) {
+        self.unwinder.unwind(records, is_behind, into);
+    }
+
+    fn described(&self, description: &Description) -> Description {
+        let mut description = description.clone();
+        for UnwoundEvent { event, keeps_registers } in &self.events {
+            if let Some(event) = description.events.get_mut(*event) {
+                event.attr = event.attr.without_copied_stack(*keeps_registers);
+            }
+        }
+        if !self.keeps_data_mappings {
+            let events = description.events.iter_mut();
+            events.for_each(|event| event.attr.flags.remove(Flags::MMAP_DATA));
+        }
+        description
+    }
+
+    fn counts(&self) -> UnwoundChains {
+        self.unwinder.counts()
+    }
+
+    fn reset_counts(&mut self) {
+        self.unwinder.reset_counts();
+    }
+}
