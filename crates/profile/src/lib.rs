@@ -60,4 +60,4 @@ pub use tables::{
     Symbol, Thread, Weight,
 };
 pub use unnamed::{BinaryFile, MissingSymbols, NamingAdvice};
-pub use unwinding::{EndReasonCount, FramePointers, Sufficient, Unwinding};
+pub use unwinding::{EndReasonCount, FramePointers, Sufficient, TruncatedChains, Unwinding};

@@ -1,7 +1,7 @@
 //! The account of data that a recording or a profile lacks.
 
 use crate::unnamed::NamingAdvice;
-use crate::unwinding::{FramePointers, Unwinding};
+use crate::unwinding::{FramePointers, TruncatedChains, Unwinding};
 
 /// The account of data that the rows lack: lost while recording, or left out while reading.
 /// `tare_render::loss_lines` words it.
@@ -37,6 +37,8 @@ pub struct Losses {
     pub untimed_jitdumps: u64,
     /// Results of unwinding copied user stacks.
     pub unwinding: Unwinding,
+    /// Call chains that the kernel cut at its limit of frames.
+    pub truncated_chains: TruncatedChains,
     /// Call chains broken by code without frame pointers.
     pub frame_pointers: Option<FramePointers>,
     /// The missing source of symbols that would name the largest share of an event's samples;
@@ -90,9 +92,18 @@ impl Losses {
             by_recorder: self.unwinding.by_recorder,
             ..Unwinding::default()
         };
+        let truncated_chains =
+            TruncatedChains { stacks: self.truncated_chains.stacks, ..TruncatedChains::default() };
         let frame_pointers = self.frame_pointers.clone();
         let unnamed = self.unnamed.clone();
         *self
-            == Self { unwinding, frame_pointers, unnamed, off_cpu: self.off_cpu, ..Self::default() }
+            == Self {
+                unwinding,
+                truncated_chains,
+                frame_pointers,
+                unnamed,
+                off_cpu: self.off_cpu,
+                ..Self::default()
+            }
     }
 }

@@ -55,6 +55,17 @@ pub struct FramePointers {
 
 impl Eq for FramePointers {}
 
+/// Call chains that the kernel recorded, with those that it cut at its limit of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TruncatedChains {
+    /// The number of call chains.
+    pub stacks: u64,
+    /// The number of these that have as many frames as the kernel records.
+    pub truncated: u64,
+    /// That number of frames; 0 if no chain is truncated.
+    pub frames: u16,
+}
+
 impl Unwinding {
     /// The number of stacks that end early without a failure.
     #[must_use]

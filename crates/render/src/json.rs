@@ -13,7 +13,7 @@ use crate::column::thread_number;
 use crate::live::LiveFigures;
 use crate::losses::unread_lines;
 use crate::rows::rows;
-use crate::unwinding::{BrokenChains, CopiedStacks};
+use crate::unwinding::{BrokenChains, ChainsAtLimit, CopiedStacks};
 use crate::{Column, TableView};
 
 /// Raised when a field is removed or changes its meaning, not for new fields.
@@ -62,6 +62,8 @@ struct Losses<'a> {
     left_out_mappings: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     copied_stacks: Option<CopiedStacks<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated_chains: Option<ChainsAtLimit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     frame_pointers: Option<BrokenChains<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -319,6 +321,7 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
         unwound_stacks: losses.unwinding.stacks(),
         incomplete_stacks: losses.unwinding.stacks() - losses.unwinding.whole,
         copied_stacks: CopiedStacks::new(&losses.unwinding),
+        truncated_chains: ChainsAtLimit::new(&losses.truncated_chains),
         frame_pointers: losses.frame_pointers.as_ref().map(BrokenChains::new),
         unnamed: losses.unnamed.as_ref().and_then(|unnamed| {
             Some(NamingAdviceJson { percent: unnamed.percent, remedy: unnamed.remedy.as_deref()? })

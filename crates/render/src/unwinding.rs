@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tare_format::printable;
-use tare_profile::{EndReasonCount, FramePointers, Losses, Unwinding};
+use tare_profile::{EndReasonCount, FramePointers, Losses, TruncatedChains, Unwinding};
 
 /// Share of truncated stacks, in percent, from which a line suggests a larger copy.
 const FEW_PERCENT: f64 = 1.0;
@@ -17,7 +17,27 @@ const MOST_PERCENT: f64 = 99.0;
 /// Returns lines about incomplete call chains.
 pub(crate) fn lines(losses: &Losses) -> impl Iterator<Item = String> {
     let chains = losses.frame_pointers.as_ref().and_then(frame_pointer_line);
-    line(&losses.unwinding).into_iter().chain(chains)
+    let truncated = truncated_line(&losses.truncated_chains);
+    line(&losses.unwinding).into_iter().chain(truncated).chain(chains)
+}
+
+/// Frames that the kernel records by default.
+const DEFAULT_FRAMES: u16 = 127;
+
+/// Returns `12.5% of 800 call chains are truncated: the kernel recorded their innermost 127 frames
+/// (…)`; `None` if none is.
+fn truncated_line(chains: &TruncatedChains) -> Option<String> {
+    let TruncatedChains { stacks, truncated, frames } = *chains;
+    let remedy = if frames < DEFAULT_FRAMES {
+        "max-stack= of the event, or kernel.perf_event_max_stack, is that low".to_owned()
+    } else {
+        let more = u32::from(frames).saturating_mul(4).next_power_of_two();
+        format!("as root, before recording: sysctl kernel.perf_event_max_stack={more}")
+    };
+    (truncated > 0).then(|| {
+        let share = percent(truncated, stacks);
+        format!("{share} of {stacks} call chains are truncated: the kernel recorded their innermost {frames} frames ({remedy})")
+    })
 }
 
 /// Returns `90.0% of 12800 copied user stacks are complete, 9.4% truncated (1200 the copy ended),
@@ -154,6 +174,22 @@ impl<'a> BrokenChains<'a> {
     }
 }
 
+/// Call chains that the kernel cut at its limit of frames.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChainsAtLimit {
+    stacks: u64,
+    truncated: u64,
+    max_frames: u16,
+}
+
+impl ChainsAtLimit {
+    /// Returns `None` if no chain is truncated.
+    pub(crate) fn new(chains: &TruncatedChains) -> Option<Self> {
+        let TruncatedChains { stacks, truncated, frames: max_frames } = *chains;
+        (truncated > 0).then_some(Self { stacks, truncated, max_frames })
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Size {
     bytes: u64,
@@ -187,6 +223,19 @@ impl<'a> CopiedStacks<'a> {
 mod tests {
     use super::*;
     use tare_profile::Sufficient;
+
+    #[test]
+    fn truncated_chains_are_named_with_what_raises_the_limit() {
+        let line =
+            |truncated, frames| truncated_line(&TruncatedChains { stacks: 800, truncated, frames });
+        assert_eq!(line(0, 0), None);
+        assert_eq!(
+            line(100, 127).unwrap(),
+            "12.5% of 800 call chains are truncated: the kernel recorded their innermost 127 frames (as root, before recording: sysctl kernel.perf_event_max_stack=512)"
+        );
+        let own = line(800, 64).unwrap();
+        assert!(own.contains("64 frames (max-stack= of the event, or "), "{own}");
+    }
 
     #[test]
     fn lists_shares_and_reasons_in_one_line() {

@@ -18,7 +18,7 @@ use tare_format::record::{RawRecord, Sample, kind};
 use tare_symbols::{UnwindCache, UnwindOutcome, Unwinder};
 
 use crate::copied_stack::{self, CopiedStack, UnwoundStack};
-use crate::machine::Machine;
+use crate::machine::{Machine, UserPart};
 use crate::options::ReplayOptions;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
@@ -173,15 +173,16 @@ impl AheadState {
         CopiedStack::from_sample(&fields, position, space)
     }
 
-    /// Counts the next record as passed on. Returns the addresses of its user stack, if one was
-    /// unwound.
-    pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
+    /// Counts the next record as passed on. Returns the user part of its call chain, if its stack
+    /// was unwound.
+    pub(crate) fn next(&mut self) -> Option<UserPart> {
         let position = self.passed;
         self.passed += 1;
         self.unwound.front().filter(|stack| stack.position == position)?;
         let stack = self.unwound.pop_front()?;
         self.is_whole = stack.end == UnwindOutcome::Whole;
-        Some(stack.addresses)
+        let is_truncated = stack.end.is_truncated();
+        Some(UserPart { is_truncated, ..UserPart::unwound(stack.addresses) })
     }
 
     /// Unwinds the stack of a sample without a time.
@@ -190,7 +191,7 @@ impl AheadState {
         description: &Description,
         raw: RawRecord<'_>,
         sink: &S,
-    ) -> Option<Vec<u64>> {
+    ) -> Option<UserPart> {
         self.batch = 1;
         self.passed = 0;
         let stack = self.find_stack(description, None, raw, 0, sink)?;

@@ -104,7 +104,7 @@ impl ReplayState {
         self.machine.apply_record(description, &raw, &record);
         if let Record::CallchainDeferred { cookie, callchain } = &record {
             let addresses = deferred::collect_addresses(callchain.iter());
-            let user = UserPart { addresses, has_return_addresses: true };
+            let user = UserPart::recorded(addresses);
             for held in self.deferred.take(*cookie) {
                 self.machine.chain_parts.user = Some(user.clone());
                 let flow = self.pass_to_sink(
@@ -201,6 +201,12 @@ impl ReplayState {
             return Ok(ControlFlow::Continue(()));
         }
         off_cpu.complete_chain(description, event, &fields, machine);
+        // The ledger has the counts of chains that the recorder unwound.
+        if !machine.recorded_chains.are_unwound()
+            && let Some(event) = event.and_then(|event| description.events().get(event))
+        {
+            machine.chain_parts.note_depth(&event.attr, &fields);
+        }
         if fields.read.is_none() {
             let sample = Replayed { time_ns, description, event, raw, fields: &fields };
             return sink.sample(&mut self.machine, &sample);

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
+use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
     PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, PERF_RECORD_MISC_CPUMODE_MASK,
     PERF_RECORD_MISC_FORK_EXEC, PERF_RECORD_MISC_GUEST_KERNEL,
@@ -19,7 +20,7 @@ use tare_symbols::{
 };
 
 use crate::build_ids::{BuildIds, recorded_kernel};
-use crate::callchain::{self, CodeAddress};
+use crate::callchain::{self, ChainDepths, CodeAddress};
 use crate::cpumode::CpuMode;
 use crate::jit::JitCode;
 use crate::mapping_names::{has_no_file, is_jitdump, module_name};
@@ -137,6 +138,10 @@ pub(crate) struct ChainParts {
     pub(crate) user: Option<UserPart>,
     /// The chain of the task that ended the wait, for a sample of off-CPU time.
     pub(crate) waker: Vec<CodeAddress>,
+    pub(crate) depths: ChainDepths,
+    /// Whether the chain lacks its outermost callers: the kernel's limit of frames cut it, or the
+    /// copied stack ended.
+    pub(crate) is_truncated: bool,
 }
 
 /// The user part of a call chain, innermost address first.
@@ -146,11 +151,18 @@ pub(crate) struct UserPart {
     /// Whether the callers' addresses are return addresses; an unwound stack has those of the
     /// calls.
     pub(crate) has_return_addresses: bool,
+    /// Whether a copied stack ended before its outermost caller.
+    pub(crate) is_truncated: bool,
 }
 
 impl UserPart {
     pub(crate) fn unwound(addresses: Vec<u64>) -> Self {
-        Self { addresses, has_return_addresses: false }
+        Self { addresses, has_return_addresses: false, is_truncated: false }
+    }
+
+    /// Creates the user part from the addresses of a record of its own.
+    pub(crate) fn recorded(addresses: Vec<u64>) -> Self {
+        Self { addresses, has_return_addresses: true, is_truncated: false }
     }
 
     fn iter(&self) -> impl Iterator<Item = CodeAddress> {
@@ -163,6 +175,18 @@ impl UserPart {
 }
 
 impl ChainParts {
+    /// Finds out whether the call chain of a sample of an event with this attribute is truncated.
+    pub(crate) fn note_depth(&mut self, attr: &Attr, sample: &Sample<'_>) {
+        let user = self.user.as_ref();
+        self.is_truncated = user.is_some_and(|user| user.is_truncated);
+        let by_frame_pointers = sample.stack_user.is_none() && sample.branches.is_none();
+        if let Some(chain) = sample.callchain.filter(|_| by_frame_pointers) {
+            let recorded = user.filter(|user| user.has_return_addresses);
+            let user_frames = recorded.map(|user| user.addresses.len());
+            self.is_truncated |= self.depths.count(attr, &chain, user_frames);
+        }
+    }
+
     /// Appends the parts to the recorded part of a call chain: at most `most` addresses of the user
     /// part, then the waker's chain.
     fn append_to(&self, most: usize, chain: &mut Vec<CodeAddress>) {
@@ -803,7 +827,7 @@ pub(crate) mod tests {
         let at = CodeAddress::exact;
         let waker = vec![at(CpuMode::UserOf(7), 4), at(CpuMode::UserOf(7), 5)];
         let user = Some(UserPart::unwound(vec![1, 2, 3]));
-        let parts = ChainParts { user, waker: waker.clone() };
+        let parts = ChainParts { user, waker: waker.clone(), ..ChainParts::default() };
         let mut chain = vec![at(CpuMode::Kernel, 9)];
         parts.append_to(2, &mut chain);
         let user = [at(CpuMode::Kernel, 9), at(CpuMode::User, 1), at(CpuMode::User, 2)];

@@ -9,7 +9,7 @@ use tare_profile::Losses;
 use crate::ahead::{self, AheadState};
 use crate::due::{DueRecord, ReplayState};
 use crate::error::Error;
-use crate::machine::{Machine, UserPart};
+use crate::machine::Machine;
 use crate::options::{ReplayOptions, SampleDetail};
 use crate::reader::{self, ReaderEnd};
 use crate::recording::{Recording, add_reading_losses};
@@ -186,7 +186,7 @@ impl Replay {
         if let Some(ahead) = &mut self.ahead {
             if due.raw.kind == kind::PERF_RECORD_SAMPLE {
                 let unwound = ahead.unwind_now(description, due.raw, sink);
-                self.state.machine.chain_parts.user = unwound.map(UserPart::unwound);
+                self.state.machine.chain_parts.user = unwound;
             } else {
                 ahead.apply(description, &due.raw);
             }
@@ -253,6 +253,7 @@ impl Replay {
             untimed_jitdumps: self.state.machine.jit.untimed,
             left_out_mappings: self.state.machine.left_out_mappings(),
             unwinding: unwinding.unwrap_or_default(),
+            truncated_chains: self.state.machine.chain_parts.depths.counts(),
             missing_user_chains: self.state.deferred.missing,
             off_cpu: self.state.off_cpu.reach,
             ..self.state.losses.clone()
@@ -276,7 +277,7 @@ impl Replay {
             }
             let Some(due) = self.waiting.pop() else { break };
             let unwound = self.ahead.as_mut().and_then(AheadState::next);
-            self.state.machine.chain_parts.user = unwound.map(UserPart::unwound);
+            self.state.machine.chain_parts.user = unwound;
             self.state.is_whole = self.ahead.as_ref().is_some_and(|ahead| ahead.is_whole);
             if self.state.deliver(description, due, sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -30,6 +30,9 @@ pub(super) struct AttrDefaults<'a> {
     pub(super) inherit: bool,
     /// Whether rings are overwritten.
     pub(super) overwrite: bool,
+    /// Limit on the frames of call chains, if it isn't the kernel's usual one: a reader can't tell
+    /// a truncated chain otherwise.
+    pub(super) max_stack: Option<u16>,
 }
 
 impl AttrDefaults<'_> {
@@ -139,7 +142,7 @@ impl AttrDefaults<'_> {
             return Ok(());
         }
         attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_IP);
-        attr.sample_max_stack = event.sampling.max_stack.unwrap_or(0);
+        attr.sample_max_stack = event.sampling.max_stack.or(self.max_stack).unwrap_or(0);
         attr.flags
             .set(Flags::EXCLUDE_CALLCHAIN_KERNEL, self.sampling.callchains == Callchains::User);
         attr.flags

@@ -163,7 +163,10 @@ impl RecordPlan {
         let all_cpus = cpus(&options.target, host)?;
         let mut planner = Planner {
             options,
-            defaults: defaults(options),
+            defaults: AttrDefaults {
+                max_stack: changed_max_stack(options, host),
+                ..defaults(options)
+            },
             sources: &sources,
             all_cpus,
             rates: Rates::new(&options.sampling, host, kernel),
@@ -219,6 +222,7 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
         names_cpu: per_cpu || some_cpus,
         inherit: options.inherit && !per_cpu,
         overwrite: options.rings.keep == Keep::WhatFits,
+        max_stack: None,
     }
 }
 
@@ -231,6 +235,18 @@ fn unwound(events: &[PlannedEvent], defaults: &AttrDefaults<'_>) -> Vec<usize> {
     let events = events.iter().enumerate();
     events.filter(|(_, planned)| is_unwound(planned)).map(|(index, _)| index).collect()
 }
+
+/// Returns the limit on the frames of call chains, if an administrator changed it.
+fn changed_max_stack(options: &RecorderOptions, host: &Host) -> Option<u16> {
+    if options.sampling.call_graph == CallGraph::No {
+        return None;
+    }
+    let limit = host.sysctl("kernel.perf_event_max_stack").ok()?;
+    u16::try_from(limit).ok().filter(|limit| ![0, USUAL_MAX_STACK].contains(limit))
+}
+
+/// `PERF_MAX_STACK_DEPTH` of the kernel.
+const USUAL_MAX_STACK: u16 = 127;
 
 /// Returns a warning for each probe of a user-space function that isn't opened on whole CPUs.
 fn of_first_threads_only<'a>(

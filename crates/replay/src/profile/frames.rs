@@ -354,7 +354,21 @@ impl FrameTable {
         self.last_chain = AddedChain { frames, is_cut };
         stack
     }
+
+    /// Adds the last call chain again, with a frame that says that its outermost callers are
+    /// missing.
+    pub(super) fn add_truncated_stack(&self, profile: &mut Profile) -> Option<StackId> {
+        let name = profile.add_string(TRUNCATED);
+        let dso = profile.add_dso(Dso { path: name, short: name });
+        let mark = profile.add_frame(plain_frame(Space::User, Some(dso), Err(name), 0));
+        let mut frames = self.last_chain.frames.clone();
+        frames.push(mark);
+        profile.add_stack(&frames)
+    }
 }
+
+/// The outermost frame of a truncated call chain, instead of the frames that it lacks.
+const TRUNCATED: &[u8] = b"[truncated]";
 
 /// Notes where the file at a sampled address was mapped.
 fn note_file(

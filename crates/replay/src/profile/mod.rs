@@ -70,6 +70,8 @@ pub struct ProfileOptions {
     pub max_stack: Option<usize>,
     /// With `max_stack`: keep the outermost callers instead of the innermost functions.
     pub keeps_callers: bool,
+    /// Give call chains that lack their outermost callers a frame `[truncated]` in their place.
+    pub marks_truncated: bool,
     /// Only CPUs of this socket.
     pub socket: Option<u64>,
     /// Only samples between events that switch on and off.

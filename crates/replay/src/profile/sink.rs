@@ -153,6 +153,7 @@ impl ProfileSink {
                 });
                 let frames = FrameTable::new(lines, options.code == CodeDetail::Stack);
                 CallStacks::new(frames.with_addresses(options.keeps_addresses))
+                    .with_marks(options.marks_truncated)
             }),
             details: Details::new(
                 options.details.clone(),

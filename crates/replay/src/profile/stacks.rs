@@ -44,11 +44,19 @@ pub(super) struct CallStacks {
     /// The call chain of the current sample.
     chain: Vec<CodeAddress>,
     broken: BrokenChains,
+    /// See [`ProfileOptions::marks_truncated`](super::ProfileOptions::marks_truncated).
+    marks_truncated: bool,
 }
 
 impl CallStacks {
     pub(super) fn new(frames: FrameTable) -> Self {
-        Self { frames, chain: Vec::new(), broken: BrokenChains::default() }
+        let broken = BrokenChains::default();
+        Self { frames, chain: Vec::new(), broken, marks_truncated: false }
+    }
+
+    /// Sets whether truncated call chains get a frame that says so.
+    pub(super) fn with_marks(self, marks_truncated: bool) -> Self {
+        Self { marks_truncated, ..self }
     }
 
     /// Returns the frame of a sample's own address.
@@ -72,7 +80,7 @@ impl CallStacks {
         limit: ChainLimit,
     ) -> Option<StackId> {
         sample.fields.callchain?;
-        let Self { frames, chain, broken } = self;
+        let Self { frames, chain, broken, marks_truncated } = self;
         machine.callchain(sample, limit.to_read(), chain);
         limit.shorten(chain);
         let pid = sample.fields.head.pid.unwrap_or(-1);
@@ -84,6 +92,9 @@ impl CallStacks {
             && let Some(uses) = frames.frame_pointer_uses()
         {
             broken.count(profile, uses, stack, frames.last_chain());
+        }
+        if *marks_truncated && machine.chain_parts.is_truncated && stack.is_some() {
+            return frames.add_truncated_stack(profile);
         }
         stack
     }

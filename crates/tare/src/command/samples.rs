@@ -62,6 +62,7 @@ pub(crate) fn replay(
         code: CodeDetail::Stack,
         inline,
         keeps_addresses: needed.addresses,
+        marks_truncated: true,
         trace: needed.traces,
         include_self: true,
         symbols: symbols.clone(),

@@ -1,5 +1,5 @@
 //! Names of callers in call chains: calls that don't return, signal handlers, compiled code in
-//! files, text on huge pages, and Go that calls C.
+//! files, text on huge pages, and Go that calls C; and chains that lack their outermost callers.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -104,6 +104,16 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
+
+/// Nests 1,000 calls, and then runs.
+const RECURSES: &str = r"
+volatile unsigned long sink;
+__attribute__((noinline)) void recurse(int depth) {
+    if (depth) { recurse(depth - 1); sink++; return; }
+    for (long i = 0; i < 200000000; i++) sink += i;
+}
+int main(void) { recurse(1000); return 0; }
+";
 
 const GO_CALLS_C: &str = r#"
 package main
@@ -240,6 +250,51 @@ fn text_on_huge_pages_has_the_names_of_its_file() {
             }
         }
     }
+}
+
+/// The kernel records 127 frames, and a small copy of the stack holds about as many.
+#[test]
+fn chains_that_lack_their_outermost_callers_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), RECURSES, "recurses", &FRAME_POINTERS) else {
+        return;
+    };
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap();
+    let limit = limit.trim();
+    if limit.parse::<usize>().unwrap() > 1000 {
+        return println!("skipped: the kernel records {limit} frames here");
+    }
+    for call_graph in ["fp", "dwarf,4096"] {
+        let Some(file) = record(folder.path(), call_graph, &[program.to_str().unwrap()]) else {
+            return;
+        };
+        let stacks = folded(&file);
+        assert!(share(&stacks, "recurses;[truncated];recurse;") > 90, "{call_graph}: {stacks:?}");
+        let output = |arguments: &[&str]| {
+            let output = tare().args(arguments).arg("-i").arg(&file).output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let page = folder.path().join("page.svg");
+        output(&["flame", "-o", page.to_str().unwrap()]);
+        assert!(std::fs::read_to_string(page).unwrap().contains("[truncated]"), "{call_graph}");
+        let report = output(&["report", "--no-children"]);
+        assert!(report.contains(" truncated"), "{call_graph}: {report}");
+        if call_graph == "fp" {
+            let says = format!("truncated: the kernel recorded their innermost {limit} frames");
+            assert!(report.contains(&says), "{report}");
+            let json = output(&["report", "--json", "--no-children"]);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let chains = &json["loss"]["truncated_chains"];
+            assert_eq!(chains["max_frames"].to_string(), limit, "{chains}");
+        }
+    }
+    // A chain of fewer frames is whole.
+    let Some(program) = compile(folder.path(), NEVER_RETURNS, "whole", &FRAME_POINTERS) else {
+        return;
+    };
+    let Some(file) = record(folder.path(), "fp", &[program.to_str().unwrap()]) else { return };
+    assert_eq!(share(&folded(&file), "[truncated]"), 0);
 }
 
 /// Go runs C on another stack: its caller's frame isn't in the copy, and words of data follow.

@@ -42,6 +42,11 @@ fn describe_gaps(losses: &Losses) -> Vec<String> {
         let share = percent(chains.broken, chains.stacks);
         parts.push(format!("{share:.1}% of call chains miss callers"));
     }
+    let at_limit = &losses.truncated_chains;
+    if at_limit.truncated > 0 {
+        let share = percent(at_limit.truncated, at_limit.stacks);
+        parts.push(format!("{share:.1}% of call chains are truncated"));
+    }
     let copied = &losses.unwinding;
     let ended = copied.truncated_stacks() + copied.failed_stacks();
     if ended > 0 {
