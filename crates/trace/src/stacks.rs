@@ -11,8 +11,8 @@ use tare_kernel::functions::{CopiedStack, Register};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_symbols::{
-    AddressSpaces, BuildId, Dso, DsoKind, DsoMapping, DsoTable, Mapping, Registers, Stack,
-    SymbolOptions, Symbolizer, UnwindCache, Unwinder,
+    AddressSpaces, BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoTable, FileIdentity,
+    Mapping, Registers, Stack, SymbolOptions, Symbolizer, UnwindCache, Unwinder,
 };
 
 /// Bytes of the stack that are copied, as with `perf record --call-graph dwarf`.
@@ -71,13 +71,14 @@ impl Stacks {
             return;
         }
         for mapping in procfs::mappings(&text) {
+            let procfs::Mapping { device: (major, minor), inode, .. } = mapping;
             self.add_mapping(&Mmap {
                 pid,
                 tid: pid,
                 start: mapping.start,
                 len: mapping.end - mapping.start,
                 pgoff: mapping.offset,
-                file: FileId::None,
+                file: FileId::Inode { major, minor, inode, generation: 0 },
                 prot: mapping.prot,
                 flags: mapping.flags,
                 path: &mapping.path,
@@ -100,14 +101,34 @@ impl Stacks {
             FileId::BuildId(id) => BuildId::new(id),
             _ => None,
         };
+        let identity = match mmap.file {
+            FileId::Inode { major, minor, inode, generation } if kind == DsoKind::Elf => {
+                Some(FileIdentity { device: (major, minor), inode, generation })
+            }
+            _ => None,
+        };
         let name = mmap.path.to_vec();
-        let Some(dso) = self.dsos.intern(Dso { kind, name, build_id }) else { return };
+        let Some(dso) = self.dsos.intern_file(Dso { kind, name, build_id }, identity) else {
+            return;
+        };
+        let is_code = !mmap.is_data;
         if kind == DsoKind::Elf {
             self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end, mapped_ns: None });
+            if is_code {
+                self.read_now(dso, pgoff);
+            }
         }
-        let is_code = !mmap.is_data;
         let mapping = Mapping { start, end, pgoff, dso, is_code };
         self.spaces.add_with_text(mmap.pid, mapping, &self.dsos);
+    }
+
+    /// Reads symbols and unwind tables of a file from a mapping's offset on. The file may be deleted
+    /// by the time they are needed; it is found as long as the process runs.
+    fn read_now(&mut self, dso: DsoId, address: u64) {
+        let at = DsoAddress { dso, address };
+        // An address without a symbol has the whole table read too.
+        _ = self.symbolizer.find(&self.dsos, dso, address);
+        self.unwinder.keeps_frame_pointer(&mut self.cache, &self.dsos, at);
     }
 
     /// Copies a process's mappings to its new child.

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::support::{ProcessGuard, document, sh, stderr, tare, wait_until, workload};
+use crate::symbols::compile;
 use crate::trace::can_trace;
 
 /// Starts a process that reads from a FIFO, which it also holds open for writing, so that it waits
@@ -22,6 +23,45 @@ fn reader(folder: &Path) -> ProcessGuard {
     };
     wait_until("cat waits", || shown("comm") == "cat\n" && shown("stat").contains(") S "));
     process
+}
+
+/// Removes its own file, and then opens a file again and again.
+const DELETES_ITSELF: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int opened;
+__attribute__((noinline)) void inner(void) { opened = open("/dev/null", 0); close(opened); }
+__attribute__((noinline)) void outer(void) { inner(); opened++; }
+int main(int argc, char **argv) {
+    unlink(argv[0]);
+    puts("removed");
+    fflush(stdout);
+    for (int i = 0; i < (argc > 1 ? 600 : 5); i++) { outer(); usleep(100000); }
+    return 0;
+}
+"#;
+
+#[test]
+fn stacks_in_a_deleted_program_have_names() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = ["(inner+0x", "(outer+0x", "(main+0x"];
+    let Some(program) = compile(folder.path(), DELETES_ITSELF, "deleted", &["-O1"]) else { return };
+    let mut command = tare();
+    let output = command.args(["trace", "-k", "-e", "openat"]).arg(&program).output().unwrap();
+    let text = stderr(&output);
+    assert!(wanted.iter().all(|name| text.contains(name)), "a command: {text}");
+    compile(folder.path(), DELETES_ITSELF, "deleted", &["-O1"]).unwrap();
+    let mut process = Command::new(&program);
+    let mut process = ProcessGuard::spawn(process.arg("waits").stdout(Stdio::piped()));
+    BufReader::new(process.take_stdout()).read_line(&mut String::new()).unwrap();
+    let mut command = tare();
+    command.args(["trace", "-k", "-e", "openat", "--timeout", "1000", "-p"]);
+    let text = stderr(&command.arg(process.id().to_string()).output().unwrap());
+    assert!(wanted.iter().all(|name| text.contains(name)), "a process: {text}");
 }
 
 #[test]
