@@ -127,6 +127,13 @@ impl Layout {
         own_size(record).map_or(stated, |own| (own + self.trailer_size()).min(stated))
     }
 
+    /// Returns the size in bytes of a record's body without the stale bytes that the kernel may
+    /// append to records about its code and about BPF programs.
+    #[must_use]
+    pub fn true_body_size(&self, record: &RawRecord<'_>) -> usize {
+        if self.has_trailer(record) { self.trailer_end(record) } else { record.body.len() }
+    }
+
     /// Returns a word of the trailer, counted from its end: 1 is the last.
     fn word_from_end(&self, record: &RawRecord<'_>, from_end: usize) -> Option<u64> {
         let at = self.trailer_end(record).checked_sub(from_end * 8)?;

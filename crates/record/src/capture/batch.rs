@@ -38,10 +38,14 @@ impl CpuRing {
         }
         let passed = if *is_past_exec { None } else { filter(&batch) };
         *is_past_exec |= passed.as_ref().is_some_and(|passed| passed.filtered_bytes < batch.len());
-        let passed = passed.unwrap_or_default();
+        let mut passed = passed.unwrap_or_default();
         let [front, rest @ ..] = passed.with(batch.slices());
         scanner.see(front, rest);
         scanner.take_noted(noted);
+        if scanner.has_stale_bytes {
+            let records = scanner.table().trim(&passed.with(batch.slices()).concat());
+            passed = FilteredRecords { records, filtered_bytes: batch.len() };
+        }
         Some(PendingBatch { ring: *number, batch, passed, scanner })
     }
 }
@@ -51,7 +55,7 @@ pub(super) struct PendingBatch<'a> {
     /// The ring's number in the output.
     pub(super) ring: usize,
     pub(super) batch: Batch<'a>,
-    /// Replaces the filtered beginning of the batch.
+    /// Replaces the beginning of the batch that was filtered or rid of stale bytes.
     passed: FilteredRecords,
     pub(super) scanner: &'a Scanner,
 }

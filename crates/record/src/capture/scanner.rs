@@ -8,13 +8,14 @@ use super::stats::{LostRecords, SampleCounts, Stats};
 use super::tasks::Tasks;
 use tare_format::Endian;
 use tare_format::abi::bindings::{
-    PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST,
-    PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP, PERF_RECORD_MMAP2, PERF_RECORD_NAMESPACES,
-    PERF_RECORD_SAMPLE, PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
+    PERF_RECORD_BPF_EVENT, PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK,
+    PERF_RECORD_KSYMBOL, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MMAP,
+    PERF_RECORD_MMAP2, PERF_RECORD_NAMESPACES, PERF_RECORD_SAMPLE, PERF_RECORD_TEXT_POKE,
+    PERF_RECORD_THROTTLE, PERF_SAMPLE_ADDR, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
     PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_STREAM_ID,
     PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
-use tare_format::record::{Layout, RawRecord, RecordHeader};
+use tare_format::record::{Layout, RawRecord, RecordHeader, Records};
 
 /// Bytes of a record's header.
 const HEADER: usize = RecordHeader::SIZE;
@@ -166,6 +167,32 @@ impl EventTable {
         self.layouts.get(last.and_then(|id| self.event(id)).unwrap_or(0))
     }
 
+    /// Returns the size of a record's body without stale bytes behind it, if it has such bytes. The
+    /// kernel writes them if the record wasn't the first of its kind for several events.
+    fn true_body_size(&self, record: &RawRecord<'_>) -> Option<usize> {
+        let sizes = self.layouts.iter().enumerate().filter_map(|(event, layout)| {
+            let size = layout.true_body_size(record);
+            let id = size.checked_sub(8).and_then(|at| word(record.body, at))?;
+            (self.event(id) == Some(event)).then_some(size)
+        });
+        sizes.into_iter().next().filter(|size| *size < record.body.len())
+    }
+
+    /// Copies whole records, and leaves out the stale bytes behind them.
+    pub(super) fn trim(&self, records: &[u8]) -> Vec<u8> {
+        let mut trimmed = Vec::with_capacity(records.len());
+        for record in Records::new(records, Endian::NATIVE) {
+            let RawRecord { kind, misc, body, .. } = record;
+            let size = if has_stated_size(kind) { None } else { self.true_body_size(&record) };
+            let body = &body[..size.unwrap_or(body.len())];
+            if let Ok(header) = RecordHeader::new(kind, misc, body.len()) {
+                trimmed.extend(header.encode());
+                trimmed.extend(body);
+            }
+        }
+        trimmed
+    }
+
     /// Returns the CPU of a record other than a sample, if it contains one.
     pub(crate) fn cpu(&self, record: &RawRecord<'_>) -> Option<u32> {
         self.layout(record)?.sample_id(record).cpu
@@ -200,6 +227,8 @@ pub(crate) struct Scanner {
     pub(crate) tasks: Option<Tasks>,
     /// Records of mappings, and of tasks if requested, until [`Scanner::take_noted`].
     noted: Vec<u8>,
+    /// Whether the last batch has records with stale bytes behind them ([`EventTable::trim`]).
+    pub(super) has_stale_bytes: bool,
     /// A record that straddles the ring's end.
     straddling: Vec<u8>,
     /// Recently seen ids with their events' indexes.
@@ -217,6 +246,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 fn prefetch(bytes: &[u8]) {
     let sum = bytes.iter().step_by(LINE).fold(0, |sum: u8, byte| sum ^ byte);
     std::hint::black_box(sum);
+}
+
+/// Whether the kernel states the right size of records of a kind. To those of the others it may
+/// append stale bytes.
+fn has_stated_size(kind: u32) -> bool {
+    ![PERF_RECORD_KSYMBOL, PERF_RECORD_BPF_EVENT, PERF_RECORD_TEXT_POKE].contains(&kind)
 }
 
 /// Returns the number of lost records that a `PERF_RECORD_LOST` or `PERF_RECORD_LOST_SAMPLES`
@@ -241,6 +276,7 @@ impl Scanner {
             has_first: false,
             tasks: (!known.weights.is_empty()).then(|| Tasks::for_events(known.layouts.len())),
             noted: Vec::new(),
+            has_stale_bytes: false,
             straddling: Vec::new(),
             // No event has this id.
             recent: [(0, 0); RECENT],
@@ -253,6 +289,7 @@ impl Scanner {
         let len = whole.len() + first.len() + second.len();
         self.stats.bytes += len as u64;
         (self.batch_first_ns, self.has_first) = (None, false);
+        self.has_stale_bytes = false;
         self.stats.fullest = self.stats.fullest.max(len);
         self.walk(whole);
         let rest = self.walk(first);
@@ -307,6 +344,10 @@ impl Scanner {
                 PERF_RECORD_FORK | PERF_RECORD_EXIT => self.task(record),
                 PERF_RECORD_THROTTLE => self.stats.throttled += 1,
                 PERF_RECORD_MMAP | PERF_RECORD_MMAP2 => self.noted.extend_from_slice(record),
+                kind if !has_stated_size(kind) => {
+                    self.has_stale_bytes |= RawRecord::first(record, Endian::NATIVE)
+                        .is_some_and(|record| known.true_body_size(&record).is_some());
+                }
                 PERF_RECORD_COMM | PERF_RECORD_NAMESPACES if known.notes_tasks => {
                     self.noted.extend_from_slice(record);
                 }
@@ -399,6 +440,29 @@ impl Scanner {
 mod tests {
     use super::super::tasks::CommandTasks;
     use super::*;
+
+    /// The kernel adds the size of the trailer again for each further event.
+    #[test]
+    fn stale_bytes_behind_a_record_are_left_out() {
+        let table = Arc::new(table());
+        let mut scanner = Scanner::new(&table);
+        let name = u64::from_ne_bytes(*b"bpf_f\0\0\0");
+        let ksymbol = [0x1000, 0, name, task(3), 70, 6];
+        let stale = [task(9), u64::MAX, 99];
+        let sample = record(PERF_RECORD_SAMPLE, &[5, task(2), 80, 1]);
+        let whole = record(PERF_RECORD_KSYMBOL, &ksymbol);
+        let long = record(PERF_RECORD_KSYMBOL, &[&ksymbol[..], &stale].concat());
+        let event = record(PERF_RECORD_BPF_EVENT, &[1, 2, task(3), 71, 5]);
+        let long_event = record(PERF_RECORD_BPF_EVENT, &[1, 2, task(3), 71, 5, 0, 0, 0]);
+        scanner.see(&[], [&[&sample[..], &whole, &event].concat(), &[]]);
+        assert!(!scanner.has_stale_bytes);
+        let batch = [&sample[..], &long, &long_event, &sample].concat();
+        scanner.see(&[], [&batch, &[]]);
+        assert!(scanner.has_stale_bytes);
+        assert_eq!(table.trim(&batch), [&sample[..], &whole, &event, &sample].concat());
+        let unknown = record(PERF_RECORD_KSYMBOL, &[0x1000, 0, name, task(3), 70, 66, 0, 0, 0]);
+        assert_eq!(table.trim(&unknown), unknown, "of an event that isn't recorded");
+    }
 
     /// Two events with the ids 5 and 6; thread 7 belongs to the recorder.
     fn table() -> EventTable {

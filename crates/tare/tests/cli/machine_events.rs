@@ -300,3 +300,63 @@ fn a_limit_on_memory_is_held_or_leaves_a_file() {
         }
     }
 }
+
+/// The kernel states too large a size in records about BPF programs for all recorders but the first.
+#[test]
+fn records_about_bpf_programs_have_their_own_size_with_two_recorders() {
+    const KSYMBOL: u32 = 17;
+    const BPF_EVENT: u32 = 18;
+    if !is_root() {
+        return;
+    }
+    let places = [RecordingFolder::new(), RecordingFolder::new()];
+    let mut recorders: Vec<_> = places
+        .iter()
+        .map(|place| {
+            let command = ["-q", "-a", "-F", "99", "--", "sleep", "60"];
+            ProcessGuard::spawn(&mut place.record(&command))
+        })
+        .collect();
+    places.iter().for_each(|place| wait_for(&place.file()));
+    std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..3 {
+        let traced = tare().args(["trace", "-s", "--", "true"]).output().unwrap();
+        if !traced.status.success() {
+            return println!("skipped: can't load BPF programs here: {}", stderr(&traced));
+        }
+    }
+    for recorder in &mut recorders {
+        send("INT", recorder);
+        recorder.wait_for_exit();
+    }
+    let mut seen = 0;
+    for place in &places {
+        let bytes = fs::read(place.file()).unwrap();
+        let number = |at: usize| {
+            let word = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            usize::try_from(word).unwrap()
+        };
+        let mut at = number(40);
+        let end = at + number(48);
+        while at < end {
+            let kind = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            let size = usize::from(u16::from_le_bytes(bytes[at + 6..at + 8].try_into().unwrap()));
+            let own = match kind {
+                KSYMBOL => {
+                    let name = bytes[at + 24..at + size].iter().position(|byte| *byte == 0);
+                    Some(24 + (name.unwrap() + 1).next_multiple_of(8))
+                }
+                BPF_EVENT => Some(24),
+                _ => None,
+            };
+            // The trailer: task, time, CPU and id.
+            if let Some(own) = own {
+                seen += 1;
+                assert_eq!(size, own + 32, "record {kind} at {at}");
+            }
+            assert!(size >= 8, "{at}");
+            at += size;
+        }
+    }
+    assert!(seen > 0, "programs were loaded");
+}
