@@ -219,6 +219,14 @@ impl RegisterFrame {
         Ok(())
     }
 
+    /// Steps to the caller of a function that has pushed nothing: the return address is at the
+    /// stack pointer.
+    pub(super) fn step_out_of_leaf(&mut self, sp: u64, pc: u64, arch: &Arch) {
+        self.set(arch.stack_pointer, sp.checked_add(8));
+        self.return_to(pc, arch);
+        self.is_exact = false;
+    }
+
     /// Steps out of one of Python's trampolines: code without a file that calls the interpreter for
     /// a single function (`Python/asm_trampoline.S`). `is_caller` recognizes return addresses in
     /// the interpreter. Returns `false` if the code is no trampoline.

@@ -250,6 +250,12 @@ impl UnwindTables {
         })
     }
 
+    /// Whether an address is in a stub of the procedure linkage table.
+    pub(super) fn is_stub(&self, address: u64) -> bool {
+        let stubs = &self.frames.stubs;
+        stubs.plt.contains(&address) || stubs.plain.iter().any(|range| range.contains(&address))
+    }
+
     /// Returns the row of a stub of the procedure linkage table: not every linker describes them.
     fn stub(&self, address: u64, arch: &Arch) -> Option<UnwindRow> {
         let (first_half, bytes) = arch.stub?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use object::read::ReadCache;
 
 use super::arch::{self, Arch};
+use super::call::{self, Call};
 use super::frame::{Memory, RegisterFrame, Stop};
 use super::row::UnwindRow;
 use super::splice::LastFrame;
@@ -62,6 +63,8 @@ pub struct UnwindCache {
     by_address: HashMap<(u32, u64), UnwindMethod, foldhash::fast::RandomState>,
     rows: Vec<UnwindRow>,
     by_row: HashMap<UnwindRow, u32, foldhash::fast::RandomState>,
+    /// The calls before return addresses of functions without tables.
+    calls: HashMap<(u32, u64), Option<Call>, foldhash::fast::RandomState>,
     context: Context,
     /// Memory for the frames of one stack.
     frames: Vec<UnwoundFrame>,
@@ -152,6 +155,9 @@ impl UnwindCache {
             self.by_address.clear();
             self.by_row.clear();
             self.rows.clear();
+        }
+        if self.calls.len() >= limits::UNWIND_ADDRESSES {
+            self.calls.clear();
         }
     }
 }
@@ -294,18 +300,22 @@ impl DsoTables {
     fn has_code(&self, address: u64, code: &[u8]) -> bool {
         let mut found = [0; 16];
         let Some(found) = found.get_mut(..code.len()) else { return false };
+        self.read(address, found) && found == code
+    }
+
+    /// Reads the file's instructions at an address. Returns whether there are as many.
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
         let Some(offset) = self.tables.segments().to_offset(address) else { return false };
-        let is_read = match &self.code {
+        match &self.code {
             DsoBytes::File(place) => {
-                place.open().is_ok_and(|file| file.read_exact_at(found, offset).is_ok())
+                place.open().is_ok_and(|file| file.read_exact_at(into, offset).is_ok())
             }
             DsoBytes::Image(image) => {
                 let at = usize::try_from(offset).ok();
-                let bytes = at.and_then(|at| image.get(at..)?.get(..found.len()));
-                bytes.map(|bytes| found.copy_from_slice(bytes)).is_some()
+                let bytes = at.and_then(|at| image.get(at..)?.get(..into.len()));
+                bytes.map(|bytes| into.copy_from_slice(bytes)).is_some()
             }
-        };
-        is_read && found == code
+        }
     }
 }
 
@@ -351,9 +361,11 @@ impl Walk<'_> {
             self.callee_frame_pointer = self.frame.get(self.arch.frame_pointer);
             let stepped = match how {
                 UnwindMethod::Row(row) => self.step(row),
+                UnwindMethod::FramePointer(_) if self.step_out_of_leaf(false) => Ok(()),
                 UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
                 UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
                 UnwindMethod::First => return UnwindOutcome::Whole,
+                UnwindMethod::Not(UnwindOutcome::Assembly) if self.step_out_of_leaf(true) => Ok(()),
                 UnwindMethod::Not(why) => return why,
             };
             match (stepped, how) {
@@ -406,6 +418,66 @@ impl Walk<'_> {
             return Ok(());
         }
         frame.step_by_frame_pointer(memory, arch)
+    }
+
+    /// Steps out of an interrupted function without tables, if the word at the stack pointer is the
+    /// return address of a call of it. Returns whether it is.
+    fn step_out_of_leaf(&mut self, is_in_assembly: bool) -> bool {
+        if !self.frame.is_exact || self.arch.has_link_register {
+            return false;
+        }
+        let sp = self.frame.get(self.arch.stack_pointer);
+        let Some((sp, pc)) = sp.and_then(|sp| Some((sp, self.memory.word(sp)?))) else {
+            return false;
+        };
+        let caller = self.space.find(pc.wrapping_sub(1)).filter(|caller| caller.is_code);
+        let Some(call) = caller.and_then(|caller| self.call_before(caller, pc)) else {
+            return false;
+        };
+        // A call of another file goes through a stub. A word of data can look like a return address,
+        // so in a file without any tables, an indirect call proves too little.
+        let is_caller = match call {
+            Call::Indirect => is_in_assembly,
+            Call::Direct(_) => {
+                call.target(pc).is_some_and(|target| self.is_stub(target))
+                    || call.reaches(pc, self.frame.pc)
+            }
+        };
+        if is_caller {
+            self.frame.step_out_of_leaf(sp, pc, self.arch);
+        }
+        is_caller
+    }
+
+    /// Whether an address is in a stub of the procedure linkage table.
+    fn is_stub(&self, address: u64) -> bool {
+        self.space.find(address).is_some_and(|mapping| {
+            let loaded = self.unwinder.loaded(self.dsos, mapping.dso).as_ref().ok();
+            let tables = loaded.map(|loaded| &loaded.tables);
+            let in_dso = mapping.to_dso(address);
+            tables.is_some_and(|tables| {
+                tables.segments().to_address(in_dso).is_some_and(|own| tables.is_stub(own))
+            })
+        })
+    }
+
+    /// Returns the call that ends before an address in a mapping.
+    fn call_before(&mut self, mapping: &Mapping, address: u64) -> Option<Call> {
+        let in_dso = mapping.to_dso(address);
+        let key = (mapping.dso.number(), in_dso);
+        if let Some(call) = self.cache.calls.get(&key) {
+            return *call;
+        }
+        let read = || {
+            let loaded = self.unwinder.loaded(self.dsos, mapping.dso).as_ref().ok()?;
+            let own = loaded.tables.segments().to_address(in_dso.checked_sub(1)?)?;
+            let mut bytes = [0; call::BYTES];
+            let first = own.checked_sub(call::BYTES as u64 - 1)?;
+            loaded.read(first, &mut bytes).then(|| Call::before(bytes)).flatten()
+        };
+        let call = read();
+        self.cache.calls.insert(key, call);
+        call
     }
 
     /// Returns the outcome for an address that isn't in the copy.

@@ -115,6 +115,22 @@ __attribute__((noinline)) void recurse(int depth) {
 int main(void) { recurse(1000); return 0; }
 ";
 
+/// musl's memcpy(3) has neither unwind tables nor a frame pointer.
+const COPIES: &str = r"
+#include <stdlib.h>
+#include <string.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void copier(char *to, char *from, int bytes) {
+    for (int i = 0; i < 2500; i++) { memcpy(to, from, bytes); sink += to[i]; }
+}
+int main(void) {
+    char *to = malloc(1 << 20), *from = malloc(1 << 20);
+    memset(from, 1, 1 << 20);
+    copier(to, from, 1 << 20);
+    return 0;
+}
+";
+
 const GO_CALLS_C: &str = r#"
 package main
 
@@ -295,6 +311,29 @@ fn chains_that_lack_their_outermost_callers_say_so() {
     };
     let Some(file) = record(folder.path(), "fp", &[program.to_str().unwrap()]) else { return };
     assert_eq!(share(&folded(&file), "[truncated]"), 0);
+}
+
+#[test]
+fn a_function_without_tables_and_frame_pointer_has_its_caller() {
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: the caller is found by instructions of x86-64");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("copies.c");
+    std::fs::write(&text, COPIES).unwrap();
+    for flags in [&["-static"][..], &[]] {
+        let program = folder.path().join("copies");
+        let mut musl = Command::new("musl-gcc");
+        let built = musl.args(["-O2", "-o"]).arg(&program).arg(&text).args(flags).status();
+        if !built.is_ok_and(|status| status.success()) {
+            return println!("skipped: no musl-gcc");
+        }
+        let Some(file) = record(folder.path(), "dwarf", &[program.to_str().unwrap()]) else {
+            return;
+        };
+        let stacks = folded(&file);
+        assert!(share(&stacks, "main;copier;memcpy") > 80, "{flags:?}: {stacks:?}");
+    }
 }
 
 /// Go runs C on another stack: its caller's frame isn't in the copy, and words of data follow.
