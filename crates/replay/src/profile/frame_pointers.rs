@@ -9,7 +9,8 @@
 //! The unwinding tables show whether a function keeps one: some row finds the caller's frame by the
 //! frame pointer. Callers are also missing if the chain ends in a library that keeps none, except
 //! in the C library, which starts programs and threads, and if it continues outside of code: the
-//! last function used the register for data.
+//! last function used the register for data. The functions of Go's runtime that begin a stack keep
+//! none either, but have no caller.
 
 use std::collections::HashMap;
 
@@ -77,7 +78,7 @@ fn find_culprit(
     let mut user = chain.frames.iter().filter(is_user).peekable();
     let leaf = *user.peek()?;
     while let Some(frame) = user.next() {
-        if uses.get(frame) != Some(&false) {
+        if uses.get(frame) != Some(&false) || is_go_start(profile, *frame) {
             continue;
         }
         let is_inside = frame == leaf || user.peek().is_some();
@@ -87,6 +88,16 @@ fn find_culprit(
         }
     }
     chain.frames.last().filter(|_| chain.is_cut).and_then(dso)
+}
+
+/// Whether a frame is of a function of Go's runtime that begins a stack: no function calls it.
+fn is_go_start(profile: &Profile, frame: FrameId) -> bool {
+    let function = profile.frame(frame).and_then(|frame| profile.symbol(frame.function.ok()?));
+    let name = function.map_or(&b""[..], |function| profile.string(function.name));
+    let name = name.strip_suffix(b".abi0").unwrap_or(name);
+    [&b"goexit"[..], b"mstart", b"rt0_go", b"mcall", b"morestack", b"systemstack"]
+        .iter()
+        .any(|start| name.strip_prefix(b"runtime.") == Some(start))
 }
 
 /// Whether a file is the C library or its loader, which start programs and threads.
@@ -99,24 +110,28 @@ fn is_c_library(profile: &Profile, dso: DsoId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tare_profile::{Dso, ProfileFrame};
+    use tare_profile::{Dso, ProfileFrame, Symbol};
 
     use super::*;
 
     /// Makes frames of functions at consecutive addresses, each in a file and with or without a
-    /// frame pointer.
+    /// frame pointer. A file may be followed by a colon and the function's name.
     fn frames(functions: &[(&str, bool)]) -> (Profile, FramePointerUses, Vec<FrameId>) {
         let mut profile = Profile::default();
         let mut uses = FramePointerUses::default();
         let mut chain = Vec::new();
         for ((file, keeps), address) in functions.iter().zip(0..) {
-            let name = profile.add_string(file.as_bytes());
-            let dso = Some(profile.add_dso(Dso { path: name, short: name }));
-            let function = Err(name);
+            let mut parts = file.split(':');
+            let name = profile.add_string(parts.next().unwrap().as_bytes());
+            let dso = profile.add_dso(Dso { path: name, short: name });
+            let function = parts.next().map(|function| {
+                let name = profile.add_string(function.as_bytes());
+                profile.add_symbol(Symbol { dso, name, start: address })
+            });
             let frame = profile.add_frame(ProfileFrame {
                 space: Space::User,
-                dso,
-                function,
+                dso: Some(dso),
+                function: function.ok_or(name),
                 address,
                 is_inlined: false,
                 line: None,
@@ -156,6 +171,15 @@ mod tests {
         assert_eq!(culprit(&[("a", true), ("a", false)]), None);
         assert_eq!(culprit(&[("a", true), ("libc.so.6", false)]), None);
         assert_eq!(culprit(&[("a", true), ("b", false)]).as_deref(), Some("b"));
+    }
+
+    /// Go asks the vDSO for the time.
+    #[test]
+    fn the_function_that_begins_a_goroutine_misses_no_caller() {
+        let chain = |first| [("[vdso]", true), ("server:main.main", true), (first, false)];
+        assert_eq!(culprit(&chain("server:runtime.goexit.abi0")), None);
+        assert_eq!(culprit(&chain("server:runtime.mstart")), None);
+        assert_eq!(culprit(&chain("server:runtime.goexits")).as_deref(), Some("server"));
     }
 
     #[test]
