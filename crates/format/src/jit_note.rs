@@ -49,6 +49,11 @@ pub struct JitProcess {
     pub own_pid: i32,
     /// Its start time, in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub start_ticks: u64,
+    /// Its start time, in nanoseconds since 1970; `None` if unknown.
+    pub started_ns: Option<u64>,
+    /// How far its `CLOCK_MONOTONIC` is ahead of the recorder's, in nanoseconds: not 0 in another
+    /// time namespace.
+    pub monotonic_ahead_ns: i64,
 }
 
 impl JitNote {
@@ -74,7 +79,14 @@ mod tests {
         let note = JitNote {
             version: VERSION,
             clock: Some(ClockPair { recorded_ns: 5, monotonic_ns: u64::MAX }),
-            processes: vec![JitProcess { pid: 7, uid: 1000, own_pid: 1, start_ticks: 99 }],
+            processes: vec![JitProcess {
+                pid: 7,
+                uid: 1000,
+                own_pid: 1,
+                start_ticks: 99,
+                started_ns: Some(1 << 60),
+                monotonic_ahead_ns: -5,
+            }],
         };
         assert_eq!(JitNote::from_note(&note.to_note()), Some(note));
         assert_eq!(JitNote::from_note(b"tare ledger {}"), None);

@@ -1,6 +1,9 @@
 //! The CPU's clock, which a program reads without a system call, fine enough to show single
 //! interrupts as gaps; and two of the kernel's clocks.
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the clock's count in ticks of unknown length. On one CPU it never decreases.
@@ -46,6 +49,19 @@ pub fn raw_ns() -> u64 {
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::Monotonic)
+}
+
+/// Whether a file was last written before a time in nanoseconds since 1970. File systems note times
+/// to a tick of the kernel's timer, some to a second.
+#[must_use]
+pub fn was_written_before(file: &File, time_ns: u64) -> bool {
+    const TICKS_NS: i128 = 50_000_000;
+    const SECONDS_NS: i128 = 2_000_000_000;
+    file.metadata().is_ok_and(|meta| {
+        let written_ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        let precision_ns = if meta.mtime_nsec() == 0 { SECONDS_NS } else { TICKS_NS };
+        written_ns + precision_ns < i128::from(time_ns)
+    })
 }
 
 fn read_ns(clock: ClockId) -> u64 {

@@ -16,6 +16,13 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Time of day, for file names.
     fn time_of_day(&self) -> SystemTime;
 
+    /// Returns the time of day of a moment in clock ticks since boot, in nanoseconds since 1970.
+    /// The default implementation always returns `None`.
+    fn time_of_ticks(&self, ticks: u64) -> Option<u64> {
+        let _ = ticks;
+        None
+    }
+
     /// CPU time of this process so far, in nanoseconds.
     fn cpu_ns(&self) -> u64;
 
@@ -43,6 +50,16 @@ impl Clock for SystemClock {
 
     fn time_of_day(&self) -> SystemTime {
         SystemTime::now()
+    }
+
+    fn time_of_ticks(&self, ticks: u64) -> Option<u64> {
+        let read_ns = |clock| {
+            let time = clock_gettime(clock);
+            i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+        };
+        let tick_ns = i128::from(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1));
+        let since_ns = read_ns(ClockId::Boottime) - i128::from(ticks) * tick_ns;
+        u64::try_from(read_ns(ClockId::Realtime) - since_ns).ok()
     }
 
     fn cpu_ns(&self) -> u64 {

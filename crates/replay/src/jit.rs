@@ -74,6 +74,19 @@ struct CodeRange {
 /// The compiled code of a process by start address, without overlaps.
 type CodeRanges = BTreeMap<u64, CodeRange>;
 
+/// The times of a dump that a process maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DumpTimes {
+    /// When the dump was begun, by the process's clock; `None` if it has times of another kind.
+    pub(crate) created_ns: Option<u64>,
+    /// When it was mapped, by the recording's clock; `None` if that was before the recording.
+    pub(crate) mapped_ns: Option<u64>,
+}
+
+/// A process maps its dump when it begins it. If the times of both differ by more, in nanoseconds,
+/// the process has another `CLOCK_MONOTONIC`.
+const SAME_CLOCK_NS: u64 = 10_000_000_000;
+
 /// A dump whose changes are applied in the course of the recording.
 #[derive(Clone, Copy, Debug)]
 struct Dump {
@@ -91,6 +104,9 @@ pub(crate) struct JitCode {
     notes: usize,
     spaces: HashMap<i32, Arc<CodeRanges>, foldhash::fast::RandomState>,
     dumps: Vec<Dump>,
+    /// How far the `CLOCK_MONOTONIC` of processes is ahead of the recorder's, in nanoseconds, where
+    /// that is known.
+    ahead_ns: HashMap<i32, i64, foldhash::fast::RandomState>,
     /// The time of the next change of any dump, in nanoseconds of `CLOCK_MONOTONIC`; 0 if the dumps
     /// must be read again, `None` if no change is pending.
     next_ns: Option<u64>,
@@ -122,10 +138,11 @@ impl JitCode {
     pub(crate) fn learn_note(&mut self, note: &[u8], processes: &mut RecordedProcesses) {
         let Some(note) = JitNote::from_note(note) else { return };
         note.clock.into_iter().for_each(|pair| self.clock.add_pair(pair));
-        processes.extend(note.processes.iter().map(|process| {
-            let JitProcess { pid, uid, own_pid, start_ticks } = *process;
-            (pid, RecordedProcess { uid, own_pid, start_ticks })
-        }));
+        for process in note.processes {
+            let JitProcess { pid, uid, own_pid, start_ticks, started_ns, .. } = process;
+            processes.describe(pid, RecordedProcess { uid, own_pid, start_ticks, started_ns });
+            self.set_ahead(pid, process.monotonic_ahead_ns);
+        }
     }
 
     /// Calls `see` at least once for each DSO in use.
@@ -147,24 +164,54 @@ impl JitCode {
         self.next_ns = self.dumps.first().map(|_| 0);
     }
 
+    /// Sets how far a process's clock is ahead. Changes of its dumps may be due then.
+    fn set_ahead(&mut self, pid: i32, ahead_ns: i64) {
+        if self.ahead_ns.len() < PROCESSES || self.ahead_ns.contains_key(&pid) {
+            self.ahead_ns.insert(pid, ahead_ns);
+        }
+        if self.dumps.iter().any(|dump| dump.pid == pid) {
+            self.next_ns = Some(0);
+        }
+    }
+
+    /// Returns how far a process's clock is ahead.
+    fn ahead(&self, pid: i32) -> i64 {
+        self.ahead_ns.get(&pid).copied().unwrap_or(0)
+    }
+
+    /// Finds out how far a process's clock is ahead, if no note tells: by the times at which it
+    /// began and mapped a dump.
+    fn compare_clocks(&mut self, pid: i32, times: DumpTimes) {
+        let DumpTimes { created_ns: Some(created_ns), mapped_ns: Some(mapped_ns) } = times else {
+            return;
+        };
+        let mapped_ns = self.clock.to_monotonic_ns(mapped_ns);
+        let ahead_ns = created_ns.wrapping_sub(mapped_ns).cast_signed();
+        if !self.ahead_ns.contains_key(&pid) && ahead_ns.unsigned_abs() > SAME_CLOCK_NS {
+            self.set_ahead(pid, ahead_ns);
+        }
+    }
+
     /// Adds a dump that a process mapped. Returns whether its code applies at once.
     pub(crate) fn add_dump(
         &mut self,
         pid: i32,
         dso: DsoId,
         changes: Changes<'_>,
-        has_time: bool,
+        times: DumpTimes,
     ) -> bool {
         if self.dumps.iter().any(|dump| (dump.pid, dump.dso) == (pid, dso)) {
             return false;
         }
-        if !(has_time && self.clock.is_known()) {
+        if times.created_ns.is_none() || !self.clock.is_known() {
             self.untimed += 1;
             changes.iter().for_each(|change| self.apply(pid, dso, change));
             return true;
         }
+        self.compare_clocks(pid, times);
         self.dumps.push(Dump { pid, dso, next: 0 });
-        let first = changes.first().map(|change| change.time_ns);
+        let ahead_ns = self.ahead(pid);
+        let first = changes.first().map(|change| to_recorders_ns(change.time_ns, ahead_ns));
         self.next_ns = self.next_ns.into_iter().chain(first).min();
         false
     }
@@ -186,10 +233,12 @@ impl JitCode {
         for number in 0..self.dumps.len() {
             let Dump { pid, dso, next } = self.dumps[number];
             let changes = changes_of(dso).get(next..).unwrap_or_default();
-            let due = changes.partition_point(|change| change.time_ns <= now_ns);
+            let ahead_ns = self.ahead(pid);
+            let is_due = |change: &JitChange| to_recorders_ns(change.time_ns, ahead_ns) <= now_ns;
+            let due = changes.partition_point(is_due);
             changes[..due].iter().for_each(|change| self.apply(pid, dso, change));
             self.dumps[number].next = next + due;
-            let rest = changes.get(due).map(|change| change.time_ns);
+            let rest = changes.get(due).map(|change| to_recorders_ns(change.time_ns, ahead_ns));
             self.next_ns = self.next_ns.into_iter().chain(rest).min();
             if due > 0 {
                 changed(pid);
@@ -304,9 +353,21 @@ impl JitCode {
     }
 }
 
+/// Converts a time of a process whose clock is ahead to the recorder's `CLOCK_MONOTONIC`.
+fn to_recorders_ns(time_ns: u64, ahead_ns: i64) -> u64 {
+    let distance_ns = ahead_ns.unsigned_abs();
+    match ahead_ns {
+        0.. => time_ns.saturating_sub(distance_ns),
+        _ => time_ns.saturating_add(distance_ns),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Times of a dump that was mapped before the recording.
+    const TIMES: DumpTimes = DumpTimes { created_ns: Some(0), mapped_ns: None };
 
     fn change(time_ns: u64, start: u64, end: u64, code: Option<u64>) -> JitChange {
         JitChange { time_ns, start, end, code }
@@ -326,7 +387,7 @@ mod tests {
     fn at_times(changes: &[JitChange], address: u64, times: &[u64]) -> Vec<Option<u64>> {
         let mut jit = JitCode::default();
         jit.clock.add_pair(ClockPair { recorded_ns: 50, monotonic_ns: 1050 });
-        jit.add_dump(1, dso(), changes, true);
+        jit.add_dump(1, dso(), changes, TIMES);
         let mut found = Vec::new();
         for time in times {
             jit.advance(*time, |_| changes, |pid| assert_eq!(pid, 1));
@@ -355,10 +416,43 @@ mod tests {
     }
 
     #[test]
+    fn code_of_a_process_in_a_time_namespace_has_its_own_clock() {
+        let hour_ns = 3_600_000_000_000;
+        let changes = [
+            change(hour_ns + 1010, 0x100, 0x110, Some(0)),
+            change(hour_ns + 1020, 0x100, 0x110, Some(16)),
+        ];
+        let noted = |jit: &mut JitCode| jit.set_ahead(1, hour_ns.cast_signed());
+        let at = |times, note: &dyn Fn(&mut JitCode), is_note_late: bool| {
+            let mut jit = JitCode::default();
+            jit.clock.add_pair(ClockPair { recorded_ns: 50, monotonic_ns: 1050 });
+            if !is_note_late {
+                note(&mut jit);
+            }
+            jit.add_dump(1, dso(), &changes, times);
+            if is_note_late {
+                jit.advance(5, |_| &changes, |_| {});
+                note(&mut jit);
+            }
+            [9, 10, 20].map(|time| {
+                jit.advance(time, |_| &changes, |_| {});
+                jit.find(1, 0x104).map(|at| at.address)
+            })
+        };
+        let right = [None, Some(4), Some(20)];
+        assert_eq!(at(TIMES, &noted, false), right);
+        assert_eq!(at(TIMES, &noted, true), right, "the note follows");
+        let created = DumpTimes { created_ns: Some(hour_ns + 1005), mapped_ns: Some(5) };
+        assert_eq!(at(created, &|_| (), false), right, "the process exited before it was noted");
+        let same = |jit: &mut JitCode| jit.set_ahead(1, 0);
+        assert_eq!(at(created, &same, false), [None; 3], "the note is believed");
+    }
+
+    #[test]
     fn without_a_clock_the_last_code_holds() {
         let changes = [change(1010, 0x100, 0x110, Some(0)), change(1020, 0x100, 0x108, Some(16))];
         let mut jit = JitCode::default();
-        assert!(jit.add_dump(1, dso(), &changes, true));
+        assert!(jit.add_dump(1, dso(), &changes, TIMES));
         let found = [0x104, 0x10c].map(|at| jit.find(1, at).map(|at| at.address));
         assert_eq!((found, jit.untimed), ([Some(20), Some(12)], 1));
     }
@@ -367,7 +461,7 @@ mod tests {
     fn a_child_has_its_parents_code_until_it_executes() {
         let changes = [change(1, 0x100, 0x110, Some(0))];
         let mut jit = JitCode::default();
-        jit.add_dump(1, dso(), &changes, false);
+        jit.add_dump(1, dso(), &changes, DumpTimes { created_ns: None, ..TIMES });
         jit.copy_code(1, 2);
         assert!(jit.find(2, 0x100).is_some() && jit.find(3, 0x100).is_none());
         jit.forget_code(2);

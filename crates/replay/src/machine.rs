@@ -22,7 +22,7 @@ use tare_symbols::{
 use crate::build_ids::{BuildIds, recorded_kernel};
 use crate::callchain::{self, ChainDepths, CodeAddress};
 use crate::cpumode::CpuMode;
-use crate::jit::JitCode;
+use crate::jit::{DumpTimes, JitCode};
 use crate::mapping_names::{has_no_file, is_jitdump, module_name};
 use crate::recorded_chains::RecordedChains;
 use crate::recorded_time::RecordedTime;
@@ -265,6 +265,7 @@ impl Machine {
                 self.threads.fork(task);
                 // For processes older than the recording, the recorder describes all mappings.
                 if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
+                    self.note_start(task.ppid, task.pid);
                     self.spaces.fork(task.ppid, task.pid);
                     self.jit.copy_code(task.ppid, task.pid);
                 }
@@ -292,6 +293,13 @@ impl Machine {
             }
             Record::BuildId(listed) => self.learn_build_id(listed),
             _ => {}
+        }
+    }
+
+    /// Notes when a process began that its parent forks now.
+    fn note_start(&mut self, parent: i32, pid: i32) {
+        if let Some(started_ns) = self.time.exact_wall_ns().filter(|_| parent != pid) {
+            self.symbolizer.recorded_processes().note_start(pid, started_ns);
         }
     }
 
@@ -402,7 +410,11 @@ impl Machine {
             Ok(dump) => dump,
             Err(reason) => return self.jit.note_unread(pid, reason, mmap.path),
         };
-        if self.jit.add_dump(pid, dso, dump.changes(), !dump.has_cpu_time()) {
+        let times = DumpTimes {
+            created_ns: (!dump.has_cpu_time()).then(|| dump.created_ns()),
+            mapped_ns: Some(self.time.now_ns).filter(|now_ns| *now_ns != 0),
+        };
+        if self.jit.add_dump(pid, dso, dump.changes(), times) {
             self.spaces.renew(pid);
         }
     }

@@ -24,6 +24,12 @@ impl RecordedTime {
         self.first_ns = first_ns.filter(|first_ns| *first_ns != 0).or(self.first_ns);
     }
 
+    /// Returns the time of the current record in nanoseconds since 1970, if it has one and the
+    /// recording has the time of day.
+    pub(crate) fn exact_wall_ns(&self) -> Option<u64> {
+        self.clock.filter(|_| self.now_ns != 0).map(|clock| clock.to_wall_ns(self.now_ns))
+    }
+
     /// Returns the time in nanoseconds since 1970: of a record without a time, that of the first
     /// sample. A recording without a time of day has the one at which its file was written, if any.
     pub(crate) fn wall_ns(&self) -> Option<u64> {
@@ -49,8 +55,9 @@ mod tests {
         time.clock = Some(clock);
         assert_eq!(time.wall_ns(), Some(1_000_000));
         time.first_ns = Some(400);
-        assert_eq!(time.wall_ns(), Some(999_900));
+        assert_eq!((time.wall_ns(), time.exact_wall_ns()), (Some(999_900), None));
         time.now_ns = 700;
         assert_eq!(time.wall_ns(), Some(1_000_200));
+        assert_eq!(time.exact_wall_ns(), Some(1_000_200));
     }
 }

@@ -14,6 +14,8 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use tare_kernel::timestamp::was_written_before;
+
 use crate::dso::{Dso, DsoKind};
 use crate::search::{SymbolOptions, used};
 use crate::unresolved::Unresolved;
@@ -35,10 +37,50 @@ pub struct RecordedProcess {
     /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`). It tells the process
     /// from a later one with the same id.
     pub start_ticks: u64,
+    /// Start time in nanoseconds since 1970; `None` if unknown.
+    pub started_ns: Option<u64>,
 }
 
-/// Data about processes that their records lack, by process id.
-pub type RecordedProcesses = HashMap<i32, RecordedProcess, foldhash::fast::RandomState>;
+/// Limit of processes whose start is known from their records.
+const STARTS: usize = 1 << 16;
+
+/// Data about processes, by process id.
+#[derive(Debug, Default)]
+pub struct RecordedProcesses {
+    described: HashMap<i32, RecordedProcess, foldhash::fast::RandomState>,
+    /// Start times of processes that began during the recording, in nanoseconds since 1970.
+    starts: HashMap<i32, u64, foldhash::fast::RandomState>,
+}
+
+impl RecordedProcesses {
+    /// Adds the recorder's description of a process.
+    pub fn describe(&mut self, pid: i32, process: RecordedProcess) {
+        self.described.insert(pid, process);
+    }
+
+    /// Notes when a process began, in nanoseconds since 1970.
+    pub fn note_start(&mut self, pid: i32, started_ns: u64) {
+        if self.starts.len() < STARTS || self.starts.contains_key(&pid) {
+            self.starts.insert(pid, started_ns);
+        }
+    }
+
+    /// Forgets an exited process.
+    pub fn forget(&mut self, pid: i32) {
+        self.described.remove(&pid);
+        self.starts.remove(&pid);
+    }
+
+    fn get(&self, pid: i32) -> Option<&RecordedProcess> {
+        self.described.get(&pid)
+    }
+
+    /// Returns when a process began, if that is known.
+    fn started_ns(&self, pid: i32) -> Option<u64> {
+        let described = self.get(pid).and_then(|process| process.started_ns);
+        described.or_else(|| self.starts.get(&pid).copied())
+    }
+}
 
 /// Opens the perf map or the jitdump of a DSO.
 ///
@@ -62,11 +104,27 @@ fn find(
     let (DsoKind::PerfMap { pid } | DsoKind::JitDump { pid }) = dso.kind else {
         return Err(Unresolved::NoFile);
     };
-    let process = processes.get(&pid);
-    let owner = process.map(|process| process.uid);
+    let process = processes.get(pid);
     if let Some(file) = process.and_then(|process| open_kept(options, dso, pid, process)) {
         return Ok(file);
     }
+    let file = open_current(options, dso, pid, process)?;
+    // An earlier process with the same id wrote the map. A process maps its own jitdump.
+    let is_map = matches!(dso.kind, DsoKind::PerfMap { .. });
+    match processes.started_ns(pid).filter(|_| is_map) {
+        Some(started_ns) if was_written_before(&file, started_ns) => Err(Unresolved::OlderPerfMap),
+        _ => Ok(file),
+    }
+}
+
+/// Opens the file below the root of the process while it runs, or else at its path.
+fn open_current(
+    options: &SymbolOptions,
+    dso: &Dso,
+    pid: i32,
+    process: Option<&RecordedProcess>,
+) -> Result<File, Unresolved> {
+    let owner = process.map(|process| process.uid);
     let running = process.filter(|process| still_runs(options, pid, process.start_ticks));
     if let Some(process) = running {
         let path = match dso.kind {
@@ -187,8 +245,10 @@ mod tests {
             reader_uid: uid.wrapping_add(1),
             ..SymbolOptions::default()
         };
-        let process = RecordedProcess { uid, own_pid: 1, start_ticks: 50 };
-        (folder, options, [(7, process)].into_iter().collect())
+        let process = RecordedProcess { uid, own_pid: 1, start_ticks: 50, started_ns: None };
+        let mut processes = RecordedProcesses::default();
+        processes.describe(7, process);
+        (folder, options, processes)
     }
 
     fn read(options: &SymbolOptions, processes: &RecordedProcesses) -> Result<String, Unresolved> {
@@ -201,15 +261,37 @@ mod tests {
     fn a_process_in_a_container_is_found_while_it_runs() {
         let (folder, options, mut processes) = machine();
         assert_eq!(read(&options, &processes), Ok("inside".into()));
-        processes.get_mut(&7).unwrap().start_ticks = 51;
+        processes.described.get_mut(&7).unwrap().start_ticks = 51;
         assert_eq!(read(&options, &processes), Ok("outside".into()), "another process");
         // An absolute link stays in the container.
-        processes.get_mut(&7).unwrap().start_ticks = 50;
+        processes.described.get_mut(&7).unwrap().start_ticks = 50;
         let root = folder.path().join(ROOT);
         let inside = root.join("tmp");
         std::fs::rename(&inside, root.join("real")).unwrap();
         std::os::unix::fs::symlink("/real", &inside).unwrap();
         assert_eq!(read(&options, &processes), Ok("inside".into()));
+    }
+
+    #[test]
+    fn a_perf_map_older_than_its_process_is_not_believed() {
+        let (folder, options, mut processes) = machine();
+        let inside = folder.path().join(ROOT).join("tmp/perf-1.map");
+        let written = inside.metadata().unwrap().modified().unwrap();
+        let written_ns = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+        let written_ns = u64::try_from(written_ns).unwrap();
+        let later_ns = written_ns + 10_000_000_000;
+        processes.described.get_mut(&7).unwrap().started_ns = Some(written_ns);
+        assert_eq!(read(&options, &processes), Ok("inside".into()));
+        processes.described.get_mut(&7).unwrap().started_ns = Some(later_ns);
+        assert_eq!(read(&options, &processes), Err(Unresolved::OlderPerfMap));
+        std::fs::remove_dir_all(folder.path().join("proc")).unwrap();
+        assert_eq!(read(&options, &processes), Err(Unresolved::OlderPerfMap), "at its path");
+        // Without a description, the start is known from the process's first record.
+        let mut processes = RecordedProcesses::default();
+        let options = SymbolOptions { reader_uid: options.reader_uid.wrapping_sub(1), ..options };
+        assert_eq!(read(&options, &processes), Ok("outside".into()));
+        processes.note_start(7, later_ns);
+        assert_eq!(read(&options, &processes), Err(Unresolved::OlderPerfMap));
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Symbolizer {
 
     /// Forgets the description of an exited process.
     pub fn forget_process(&mut self, pid: i32) {
-        self.processes.remove(&pid);
+        self.processes.forget(pid);
     }
 
     /// Whether a recorded kernel address is in a function of the kernel's locks or of its
@@ -287,7 +287,7 @@ impl Symbolizer {
     /// # Errors
     /// [`Unresolved::NoFile`] if it is missing or the DSO has another kind,
     /// [`Unresolved::NotReadable`] if this user may not read it, [`Unresolved::NotTrusted`] if
-    /// another user could have written it.
+    /// another user could have written it, [`Unresolved::OlderPerfMap`] if an earlier process did.
     pub fn jit_file(&self, dso: &Dso) -> Result<File, Unresolved> {
         jit_file::open(&self.options, &self.processes, dso)
     }

@@ -28,6 +28,10 @@ pub enum Unresolved {
         "the perf map or jitdump is not trusted: it must be a regular file with one name, owned by the process's user, root or you"
     )]
     NotTrusted,
+    /// The perf map was last written before its process began: another process with the same id
+    /// wrote it.
+    #[error("the perf map is older than its process: an earlier process with the same id wrote it")]
+    OlderPerfMap,
     /// The file has another build id than the recorded one.
     #[error("the file has changed since (another build id)")]
     OtherBuild,

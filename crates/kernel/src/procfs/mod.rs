@@ -6,6 +6,7 @@
 mod kernel_code;
 mod mappings;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
@@ -88,6 +89,21 @@ pub fn start_time(host: &Host, pid: i32) -> io::Result<u64> {
     // The 22nd field of `proc(5)`; what follows the name is the third.
     let ticks = rest.and_then(|rest| rest.split_ascii_whitespace().nth(19)?.parse().ok());
     ticks.ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// Reads how far the `CLOCK_MONOTONIC` of a process's time namespace is ahead of that of the
+/// initial one, in nanoseconds (`time_namespaces(7)`).
+///
+/// # Errors
+/// As [`process`]; [`ErrorKind::NotFound`] also if the kernel has no time namespaces.
+pub fn monotonic_offset_ns(host: &Host, process: impl fmt::Display) -> io::Result<i64> {
+    let mut text = Vec::new();
+    read_into(host, &format!("/proc/{process}/timens_offsets"), &mut text)?;
+    let mut words = status_words(&text, b"monotonic").map(str::parse::<i64>);
+    let [Some(Ok(seconds)), Some(Ok(ns))] = [words.next(), words.next()] else {
+        return Err(ErrorKind::InvalidData.into());
+    };
+    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(ns))
 }
 
 /// A process's user, and its pid in its own namespace.

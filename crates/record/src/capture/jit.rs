@@ -6,6 +6,7 @@
 //! from time to time, since they drift apart.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,17 @@ impl JitProcesses {
         let found = procfs::identity(&self.host, pid)
             .and_then(|found| Ok((found, procfs::start_time(&self.host, pid)?)));
         if let Ok((procfs::Identity { uid, own_pid }, start_ticks)) = found {
-            let process = JitProcess { pid, uid, own_pid, start_ticks };
+            let offset_ns = |process: &dyn fmt::Display| {
+                procfs::monotonic_offset_ns(&self.host, process).unwrap_or(0)
+            };
+            let process = JitProcess {
+                pid,
+                uid,
+                own_pid,
+                start_ticks,
+                started_ns: self.clock.time_of_ticks(start_ticks),
+                monotonic_ahead_ns: offset_ns(&pid).saturating_sub(offset_ns(&"self")),
+            };
             self.known.insert(pid, process);
             self.new.push(process);
         }

@@ -19,6 +19,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use tare_format::jit_note::JitProcess;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
+use tare_kernel::timestamp::was_written_before;
 
 use super::store::{LARGEST, StorageKind, Store};
 
@@ -33,13 +34,19 @@ pub(crate) struct JitFile {
     pub(crate) name: String,
 }
 
-/// Keeps a file. Returns `None` if it can't be opened, isn't trusted, or is too large.
+/// Keeps a file. Returns `None` if it can't be opened, isn't trusted, is too large, or is an earlier
+/// process's.
 pub(super) fn store(
     store: &Store,
     host: &Host,
     wanted: &JitFile,
 ) -> Option<io::Result<StorageKind>> {
     let file = open(host, wanted).filter(|file| is_trusted(file, wanted))?;
+    // A perf map of an earlier process with the same id. A process maps its own jitdump.
+    let started_ns = wanted.process.started_ns.filter(|_| wanted.name == "perf.map");
+    if started_ns.is_some_and(|started_ns| was_written_before(&file, started_ns)) {
+        return None;
+    }
     let process = &wanted.process;
     let folder = format!("{}-{}", process.pid, process.start_ticks);
     Some(store.jit(&folder, &wanted.name, &file))

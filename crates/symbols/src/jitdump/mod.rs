@@ -91,6 +91,7 @@ pub struct JitDump<S> {
 #[derive(Clone, Copy, Debug)]
 struct Header {
     pid: u32,
+    created_ns: u64,
     has_cpu_time: bool,
     is_v8: bool,
 }
@@ -108,6 +109,7 @@ impl<S: ReadAt> JitDump<S> {
         let bytes = window.bytes(0, HEADER)?.ok_or(JitDumpError::BadMagic)?;
         let header = Header {
             pid: endian.u32(bytes, 20),
+            created_ns: endian.u64(bytes, 24),
             has_cpu_time: endian.u64(bytes, 32) & ARCH_TIMESTAMP != 0,
             is_v8: endian.u32(bytes, 16) == V8,
         };
@@ -124,6 +126,12 @@ impl<S: ReadAt> JitDump<S> {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.header.pid
+    }
+
+    /// When the dump was begun, in nanoseconds of the clock of its changes.
+    #[must_use]
+    pub fn created_ns(&self) -> u64 {
+        self.header.created_ns
     }
 
     /// Whether times are the CPU's time stamps instead of nanoseconds of `CLOCK_MONOTONIC`.
@@ -153,9 +161,12 @@ impl<S: ReadAt> JitDump<S> {
         (address - function.code < function.bytes).then_some((at, function))
     }
 
-    /// Finds the function at a DSO address.
+    /// Finds the function at a DSO address. A function with an empty name counts as none.
     pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let (number, function) = self.function(address)?;
+        if function.name.1 == 0 {
+            return None;
+        }
         let start = function.code;
         let number = u32::try_from(number).ok()?;
         Some(SymbolMatch { number, start, end: start.saturating_add(function.bytes) })

@@ -114,6 +114,16 @@ fn functions_and_lines_are_read_in_both_byte_orders() {
     }
 }
 
+#[test]
+fn a_function_with_an_empty_name_has_none() {
+    let mut dump = JitDumpWriter::new(false, 0);
+    dump.load(10, 0x1000, &[0x90; 16], 1, "");
+    dump.load(20, 0x2000, &[0x91; 16], 2, "named");
+    let dump = JitDump::read(&dump.bytes[..]).unwrap();
+    let names = [0, 15, 16].map(|at| dump.name_at(at));
+    assert_eq!(names, [None, None, Some(&b"named"[..])]);
+}
+
 /// V8 counts the ELF header of `perf inject`, and Node 20 writes other bytes than the file's name.
 #[test]
 fn corrects_lines_of_v8() {

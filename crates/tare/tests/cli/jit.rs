@@ -61,10 +61,41 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Writes a perf map for its code, makes it as old as the second argument says, in seconds, prints
+/// its path, and runs the code.
+const STALE_MAP: &str = r#"
+#include <stdlib.h>
+#include <sys/stat.h>
+int main(int argc, char **argv) {
+    char *at = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(at, code, sizeof code);
+    mprotect(at, 4096, PROT_READ | PROT_EXEC);
+    __builtin___clear_cache(at, at + 4096);
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
+    FILE *map = fopen(path, "w");
+    fprintf(map, "%lx 100 from_the_map\n", (long)at);
+    fclose(map);
+    struct timespec times[2];
+    clock_gettime(CLOCK_REALTIME, times);
+    times[0].tv_sec -= atoi(argv[2]);
+    times[1] = times[0];
+    utimensat(AT_FDCWD, path, times, 0);
+    puts(path);
+    for (uint64_t end = ns(CLOCK_MONOTONIC) + 700000000; ns(CLOCK_MONOTONIC) < end;)
+        ((void (*)(unsigned long))at)(2000000);
+    return 0;
+}
+"#;
+
 fn compile(folder: &Path) -> PathBuf {
-    let text = folder.join("replaces.c");
-    let binary = folder.join("replaces");
-    std::fs::write(&text, REPLACES).unwrap();
+    compile_text(folder, "replaces", REPLACES)
+}
+
+fn compile_text(folder: &Path, name: &str, program: &str) -> PathBuf {
+    let text = folder.join(format!("{name}.c"));
+    let binary = folder.join(name);
+    std::fs::write(&text, program).unwrap();
     let built = Command::new("cc").args(["-O1", "-w", "-o"]).arg(&binary).arg(&text).status();
     assert!(built.unwrap().success(), "a machine without a C compiler can't build tare either");
     binary
@@ -128,6 +159,49 @@ fn code_that_was_replaced_has_the_name_of_each_samples_time() {
         let is_mixed = compiled.iter().skip(first).any(|name| *name == "compiled_first");
         assert!(!is_mixed, "{options:?}: a name of another time");
         assert!(!report(&file).contains("no common clock"), "{options:?}");
+    }
+}
+
+/// The program's clock is ahead by a day. A reader needs the difference, which the recorder notes.
+#[test]
+fn code_of_a_time_namespace_has_the_name_of_each_samples_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile(folder.path());
+    let file = folder.path().join("perf.data");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-T", "--monotonic", "86400"]);
+    let is_possible = unshare.arg("true").output().is_ok_and(|output| output.status.success());
+    if !is_possible {
+        return println!("skipped: can't make a time namespace");
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-T", "--monotonic", "86400"]).arg(&binary).arg(folder.path());
+    if record(&file, &[], &mut unshare).is_none() {
+        return;
+    }
+    let names = in_time(&file);
+    let compiled: Vec<_> = names.iter().filter(|name| name.starts_with("compiled_")).collect();
+    let first = compiled.iter().filter(|name| **name == "compiled_first").count();
+    assert!(first > 20 && compiled.len() - first > 20, "{first} of {}", compiled.len());
+    assert!(!compiled.iter().skip(first).any(|name| *name == "compiled_first"), "another time");
+}
+
+/// A process with the id of an earlier one, whose map is still there.
+#[test]
+fn a_perf_map_older_than_its_process_names_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = REPLACES.replace("int main(", "int replaces(") + STALE_MAP;
+    let binary = compile_text(folder.path(), "stale", &text);
+    let file = folder.path().join("perf.data");
+    for (age, is_believed) in [("0", true), ("1000", false)] {
+        let mut command = Command::new(&binary);
+        command.arg(folder.path()).arg(age);
+        let Some(map) = record(&file, &["--keep-binaries"], &mut command) else { return };
+        let report = report(&file);
+        std::fs::remove_file(map.trim()).unwrap();
+        assert_eq!(share(&report, "from_the_map") > 50.0, is_believed, "{report}");
+        let says = report.contains("the perf map is older than its process");
+        assert_eq!(says, !is_believed, "{report}");
     }
 }
 
