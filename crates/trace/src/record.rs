@@ -84,6 +84,8 @@ pub enum InterveningEvent<'a> {
     },
     /// The task came back to a CPU.
     SwitchedIn {
+        /// The CPU.
+        cpu: u32,
         /// Time off the CPU in nanoseconds, if known.
         off_ns: Option<u64>,
     },

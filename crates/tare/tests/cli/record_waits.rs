@@ -321,7 +321,7 @@ fn a_cgroups_waits_are_those_of_its_tasks_and_a_machines_those_of_all() {
 }
 
 /// Runs tare as on a kernel without BTF.
-fn without_btf(words: &str) -> Output {
+pub(crate) fn without_btf(words: &str) -> Output {
     sh(&format!(
         "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} {words}'"
     ))
@@ -329,7 +329,7 @@ fn without_btf(words: &str) -> Output {
 
 /// Whether perf events on context switches can be opened here; otherwise prints why the test is
 /// skipped.
-fn can_step_back() -> bool {
+pub(crate) fn can_step_back() -> bool {
     let output = without_btf("record --off-cpu -o /dev/null true");
     let text = stderr(&output);
     let can = status(&output) == 0 && text.contains("no BTF");

@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{ProcessGuard, document, status, stderr, tare, wait_until};
+use crate::record_waits::{can_step_back, without_btf};
+use crate::support::{ProcessGuard, document, status, stderr, tare, wait_until, workload};
 use crate::trace::can_trace;
 
 fn sched(args: &[&str]) -> Output {
@@ -186,6 +187,22 @@ fn traces_running_processes_and_the_whole_machine() {
     let all = document(&sched(&["--json", "-a", "--timeout", "1500"]));
     assert!(named(&all, "sh").iter().any(|task| task["pid"] == shell.id()), "{all}");
     assert!(all["cpus"][0]["idle_ns"].is_u64(), "{all}");
+}
+
+#[test]
+fn perf_events_count_the_switches_from_idle_threads() {
+    if !can_step_back() {
+        return;
+    }
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let last = online.trim().rsplit([',', '-']).next().unwrap();
+    let program = workload("blocked");
+    let run = format!("exec taskset -c {last} {} sleep 2 40 >/dev/null", program.display());
+    let output = without_btf(&format!("sched --json -- sh -c \"{run}\""));
+    let sums = document(&output);
+    let tasks = named(&sums, "blocked");
+    let switches: u64 = tasks.iter().filter_map(|task| task["switches"].as_u64()).sum();
+    assert!(switches >= 40, "after each of 40 sleeps: {sums}: {}", stderr(&output));
 }
 
 #[test]

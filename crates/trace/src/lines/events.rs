@@ -16,10 +16,10 @@ pub(super) fn text(event: &InterveningEvent<'_>) -> String {
         }
         InterveningEvent::SwitchedOut { is_preempted: true } => "switched out {preempted}".into(),
         InterveningEvent::SwitchedOut { is_preempted: false } => "switched out {waits}".into(),
-        InterveningEvent::SwitchedIn { off_ns: Some(ns) } => {
+        InterveningEvent::SwitchedIn { off_ns: Some(ns), .. } => {
             format!("switched in {{off_cpu={}.{:06}}}", ns / 1_000_000_000, ns / 1000 % 1_000_000)
         }
-        InterveningEvent::SwitchedIn { off_ns: None } => "switched in".into(),
+        InterveningEvent::SwitchedIn { off_ns: None, .. } => "switched in".into(),
         InterveningEvent::Tracepoint { name, text } => format!("{name} {{{text}}}"),
     }
 }
@@ -35,10 +35,10 @@ pub(super) fn json(event: &InterveningEvent<'_>) -> String {
         InterveningEvent::SwitchedOut { is_preempted } => {
             format!("\"switch-out\",\"preempted\":{is_preempted}")
         }
-        InterveningEvent::SwitchedIn { off_ns: Some(ns) } => {
+        InterveningEvent::SwitchedIn { off_ns: Some(ns), .. } => {
             format!("\"switch-in\",\"off_cpu_ns\":{ns}")
         }
-        InterveningEvent::SwitchedIn { off_ns: None } => "\"switch-in\"".into(),
+        InterveningEvent::SwitchedIn { off_ns: None, .. } => "\"switch-in\"".into(),
         InterveningEvent::Tracepoint { name, text } => {
             format!("{},\"fields\":{}", quoted(name), quoted(text))
         }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn formats_events_as_text_and_as_json() {
-        let back = InterveningEvent::SwitchedIn { off_ns: Some(1_002_003_999) };
+        let back = InterveningEvent::SwitchedIn { cpu: 0, off_ns: Some(1_002_003_999) };
         assert_eq!(text(&back), "switched in {off_cpu=1.002003}");
         assert_eq!(json(&back), "\"switch-in\",\"off_cpu_ns\":1002003999");
         let point = InterveningEvent::Tracepoint { name: "a:b", text: "comm=\"x\"" };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_32};
-use tare_format::record::{Events, RawRecord, Record, Sample, kind};
+use tare_format::record::{Events, RawRecord, Record, Sample, Switch, kind};
 use tare_format::tracepoint::NoNames;
 use tare_format::{Endian, printable};
 use tare_kernel::bpf::{Call, CallBeginning, CallRecord, FollowedTasks, SignalFate, TaskEvent};
@@ -207,7 +207,7 @@ impl Decoder {
                 let status = self.take_status(tid, process);
                 each(SampleHeader { tid, process, ..header }.task_record(TaskEvent::End(status)))
             }
-            Record::Switch(switch) => self.switch(header, switch.is_out, switch.is_preempted, each),
+            Record::Switch(switch) => self.switch(header, id.cpu.unwrap_or(0), switch, each),
             _ => Ok(()),
         }
     }
@@ -239,17 +239,18 @@ impl Decoder {
     fn switch<E>(
         &mut self,
         header: SampleHeader,
-        is_out: bool,
-        is_preempted: bool,
+        cpu: u32,
+        switch: Switch,
         each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let off_since_ns = &mut self.threads.entry(header.tid).or_default().off_since_ns;
-        if is_out {
+        if switch.is_out {
+            let is_preempted = switch.is_preempted;
             *off_since_ns = Some(header.time_ns);
             return each(header.between(InterveningEvent::SwitchedOut { is_preempted }));
         }
         let off_ns = off_since_ns.take().map(|since_ns| header.time_ns.saturating_sub(since_ns));
-        each(header.between(InterveningEvent::SwitchedIn { off_ns }))
+        each(header.between(InterveningEvent::SwitchedIn { cpu, off_ns }))
     }
 
     /// Removes an exited thread. Returns its wait(2) status: from its own or its process's exit

@@ -181,7 +181,8 @@ fn plan_events(
 ) -> Result<Vec<UnopenedEvent>, PerfError> {
     let software =
         |config: u32, fields| attr(abi::PERF_TYPE_SOFTWARE, config.into(), fields, ring_bytes);
-    let mut threads = software(abi::PERF_COUNT_SW_DUMMY, 0);
+    let cpu = if wanted.switches { abi::PERF_SAMPLE_CPU } else { 0 };
+    let mut threads = software(abi::PERF_COUNT_SW_DUMMY, cpu);
     threads.flags |= Flags::TASK | Flags::COMM;
     threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
     threads.flags.set(Flags::MMAP | Flags::MMAP2, wanted.stacks.symbols().is_some());
