@@ -13,6 +13,7 @@ pub mod cgroup;
 pub mod child;
 mod clock_pair;
 pub mod command;
+pub mod ending;
 pub mod exit;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;

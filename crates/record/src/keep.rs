@@ -18,6 +18,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use object::ReadCache;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -82,8 +84,12 @@ impl Binaries {
     /// # Errors
     /// Fails if the folder belongs to another user, if others can write to it, or if it can't be
     /// created.
-    pub(crate) fn new(folder: &Path, host: Host) -> io::Result<Self> {
-        let store = Store::open(folder)?;
+    pub(crate) fn new(
+        folder: &Path,
+        host: Host,
+        is_copying_over: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let store = Store::open(folder, is_copying_over)?;
         Ok(Self { host, store, seen: HashSet::new(), files: Vec::new(), missed: 0 })
     }
 

@@ -1,6 +1,8 @@
 //! Options of a recorder.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tare_events::{CallGraph, Event, EventGroup};
@@ -54,6 +56,9 @@ pub struct RecorderOptions {
     pub calls_by_programs: bool,
     /// The program that records, as the recording names it.
     pub program: RecorderProgram,
+    /// Set by the caller to end the copies of binaries at the end of the recording. Files that are
+    /// not copied by then count as failed.
+    pub is_copying_over: Arc<AtomicBool>,
 }
 
 /// Which waits are recorded as off-CPU time. They have call chains if [`Sampling::call_graph`] asks
@@ -92,6 +97,7 @@ impl Default for RecorderOptions {
             off_cpu: None,
             calls_by_programs: false,
             program: RecorderProgram::default(),
+            is_copying_over: Arc::default(),
         }
     }
 }

@@ -624,7 +624,7 @@ mod tests {
         let mut code = CodeFiles {
             build_ids: BuildIds::default(),
             jit: JitProcesses::new(host.clone(), Arc::new(SystemClock), None),
-            binaries: Some(Binaries::new(folder.path(), host.clone()).unwrap()),
+            binaries: Some(Binaries::new(folder.path(), host.clone(), &Arc::default()).unwrap()),
         };
         let exe = std::env::current_exe().unwrap();
         let inode = exe.metadata().unwrap().ino();

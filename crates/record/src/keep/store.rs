@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use object::ReadCache;
 use rustix::fs::{AtFlags, CWD, SeekFrom};
@@ -20,10 +22,14 @@ use crate::describe::{elf_build_id, kernel_build_id, vdso_image};
 /// Limit on the bytes of a kept file, not counting holes.
 pub(super) const LARGEST: u64 = 1 << 32;
 
+/// Bytes that are copied before the next look whether copying is over.
+const AT_ONCE: u64 = 16 << 20;
+
 /// The folder of kept files.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
+    is_copying_over: Arc<AtomicBool>,
 }
 
 /// How a file was stored.
@@ -41,7 +47,7 @@ pub(super) enum StorageKind {
 
 impl Store {
     /// Opens the folder, and creates it if it doesn't exist.
-    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+    pub(super) fn open(folder: &Path, is_copying_over: &Arc<AtomicBool>) -> io::Result<Self> {
         make_folder(folder)?;
         let meta = std::fs::metadata(folder)?;
         let user = rustix::process::geteuid().as_raw();
@@ -50,7 +56,7 @@ impl Store {
                 if meta.uid() == user { "others can write to it" } else { "it is another user's" };
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, whose));
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: folder.to_owned(), is_copying_over: Arc::clone(is_copying_over) })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -65,7 +71,7 @@ impl Store {
             if rustix::fs::ioctl_ficlone(to, file).is_ok() {
                 return Ok(StorageKind::Shared);
             }
-            let bytes = copy_data(file, to)?;
+            let bytes = copy_data(file, to, &self.is_copying_over)?;
             // The file may have changed during the copy.
             let copied = elf_build_id(&ReadCache::new(to));
             if copied.as_ref() == Some(&id) {
@@ -107,7 +113,7 @@ impl Store {
         let _ = std::fs::remove_file(&beside);
         let mut open = OpenOptions::new();
         let to = open.write(true).create_new(true).mode(0o600).open(&beside)?;
-        let copied = copy_data(file, &to)
+        let copied = copy_data(file, &to, &self.is_copying_over)
             .and_then(|bytes| std::fs::rename(&beside, folder.join(name)).map(|()| bytes));
         copied.map(StorageKind::Copied).inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
@@ -177,8 +183,8 @@ impl Store {
 /// Copies what a file has besides holes, up to its current length. Returns the bytes.
 ///
 /// # Errors
-/// Fails if these are more than [`LARGEST`], and if reading or writing fails.
-fn copy_data(mut from: &File, mut to: &File) -> io::Result<u64> {
+/// Fails if these are more than [`LARGEST`], if copying is over, and if reading or writing fails.
+fn copy_data(mut from: &File, mut to: &File, is_over: &AtomicBool) -> io::Result<u64> {
     let length = from.metadata()?.len();
     let mut copied = 0;
     let mut at = 0;
@@ -190,7 +196,11 @@ fn copy_data(mut from: &File, mut to: &File) -> io::Result<u64> {
             Err(_) => at,
         };
         let hole = rustix::fs::seek(from, SeekFrom::Hole(data)).unwrap_or(length).min(length);
+        let hole = hole.min(data.saturating_add(AT_ONCE));
         let bytes = hole.saturating_sub(data);
+        if is_over.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         if copied + bytes > LARGEST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -233,7 +243,7 @@ mod tests {
         from.set_len(length).unwrap();
         rustix::io::pwrite(&from, b"begin", 0).unwrap();
         rustix::io::pwrite(&from, b"middle", 1 << 39).unwrap();
-        let copied = copy_data(&from, &to).unwrap();
+        let copied = copy_data(&from, &to, &AtomicBool::new(false)).unwrap();
         if from.metadata().unwrap().blocks() > 1 << 20 {
             return println!("skipped: no holes here");
         }
@@ -245,11 +255,25 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_ends_when_copying_is_over() {
+        let from = File::open(std::env::current_exe().unwrap()).unwrap();
+        let to = tempfile::tempfile().unwrap();
+        let ended = copy_data(&from, &to, &AtomicBool::new(true));
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert_eq!(to.metadata().unwrap().len(), 0);
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), &Arc::new(AtomicBool::new(true))).unwrap();
+        store.jit("1-2", "jit-1.dump", &from).unwrap_err();
+        let left = std::fs::read_dir(folder.path().join("jit/1-2")).unwrap().count();
+        assert_eq!(left, 0, "of a copy that was not finished");
+    }
+
+    #[test]
     fn a_copy_is_whole() {
         let whole = std::env::current_exe().unwrap();
         let from = File::open(&whole).unwrap();
         let to = tempfile::NamedTempFile::new().unwrap();
-        copy_data(&from, to.as_file()).unwrap();
+        copy_data(&from, to.as_file(), &AtomicBool::new(false)).unwrap();
         assert!(std::fs::read(whole).unwrap() == std::fs::read(to.path()).unwrap());
     }
 }

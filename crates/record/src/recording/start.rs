@@ -258,7 +258,8 @@ fn add_off_cpu_files(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(
 /// Holds binaries open, if they are to be kept.
 fn hold_binaries(session: &RecordSession, shared: &SharedOutput) -> Result<(), RecordError> {
     let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
-    let held = Binaries::new(folder, session.backend.host.clone());
+    let held =
+        Binaries::new(folder, session.backend.host.clone(), &session.options.is_copying_over);
     let failed = |source| RecordError::Keep { folder: folder.clone(), source };
     shared.replace_binaries(Some(held.map_err(failed)?));
     Ok(())

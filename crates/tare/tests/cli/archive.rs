@@ -1,10 +1,13 @@
 //! `tare archive`, and the commands that read archives.
 
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use crate::support::{is_root, stderr, tare};
+use rustix::process::Signal;
+
+use crate::support::{ProcessGuard, is_root, signal, stderr, tare, wait_until};
 use crate::symbols::{SPIN, build_id, compile};
 
 /// A folder for programs, their recording and its archive.
@@ -216,6 +219,31 @@ int main(void) { hot_function(); return 0; }
 
 /// Returns the output of `script --inline` and `annotate`, without the header lines, which depend
 /// on the program's path.
+#[test]
+fn signals_remove_the_unpacked_archive() {
+    let Some(recorded) = RecordedProgram::new() else { return };
+    recorded.archive();
+    let unpacked = recorded.path().join("unpacked");
+    std::fs::create_dir(&unpacked).unwrap();
+    let left = || std::fs::read_dir(&unpacked).unwrap().count();
+    for number in [Signal::INT, Signal::TERM, Signal::HUP] {
+        // It blocks in the middle of its output, as nobody reads it.
+        let mut script = tare();
+        script.args(["script", "-F", "+srcline", "-i", "all.tar.zst"]).env("TMPDIR", &unpacked);
+        let script = script.current_dir(recorded.path()).env_remove("HOME").stdout(Stdio::piped());
+        let mut script = ProcessGuard::spawn(script.stderr(Stdio::null()));
+        let pipe = script.take_stdout();
+        rustix::pipe::fcntl_setpipe_size(&pipe, 4096).unwrap();
+        wait_until("a full pipe", || rustix::io::ioctl_fionread(&pipe).unwrap() >= 4096);
+        assert_eq!(left(), 1);
+        signal(&script, number);
+        script.wait_for_exit();
+        let status = script.wait().unwrap();
+        assert_eq!((status.signal(), left()), (Some(number.as_raw()), 0));
+        drop(pipe);
+    }
+}
+
 fn lines_and_sources(recorded: &RecordedProgram, input: &str) -> [String; 2] {
     ["script --inline -F ip,sym,srcline", "annotate -s hot_function"].map(|line| {
         let output = recorded.tare(&format!("{line} --no-cache -i {input}"));

@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 use tar::{Archive, EntryType};
 use tare_format::printable;
+use tare_kernel::ending::{do_before_signals_end, wait_if_ending};
 use tare_symbols::{SymbolOptions, UnpackedFolder};
 
 use super::RECORDING;
@@ -47,6 +48,9 @@ const DEPTH: usize = 64;
 /// Bytes that are tested for being zeros at once.
 const CHUNK: usize = 1 << 16;
 
+/// Most tries to remove a folder while other threads add files.
+const REMOVALS: u32 = 100;
+
 const PREFIX: &str = "tare-archive.";
 const LOCK: &str = "lock";
 
@@ -74,6 +78,9 @@ pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result
         )
     })?;
     let unpacked = UnpackedFolder::new(folder.clone());
+    let removed = folder.clone();
+    // Without this the next unpacking removes the folder.
+    let _ = do_before_signals_end(move || remove(&removed));
     extract(path, &folder).with_context(|| path.display().to_string())?;
     let recording = folder.join(RECORDING);
     if !recording.is_file() {
@@ -87,6 +94,16 @@ pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result
     options.kallsyms_copy = None;
     options.unpacked = Some(unpacked);
     Ok(recording)
+}
+
+/// Removes a folder to which other threads may add files until they notice that the process ends.
+fn remove(folder: &Path) {
+    for _ in 0..REMOVALS {
+        if std::fs::remove_dir_all(folder).is_ok() || !folder.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Creates a folder that only this user can enter, with a lock file in it.
@@ -152,6 +169,7 @@ impl Allowance {
     }
 
     fn take_node(&mut self) -> anyhow::Result<()> {
+        wait_if_ending();
         let left = self.nodes.checked_sub(1);
         self.nodes =
             left.context("more files and folders than an archive of this size may have")?;
@@ -181,6 +199,7 @@ impl Allowance {
         let mut chunk = Vec::with_capacity(CHUNK);
         let mut length = 0_u64;
         loop {
+            wait_if_ending();
             chunk.clear();
             let bytes = from.by_ref().take(CHUNK as u64).read_to_end(&mut chunk)? as u64;
             if bytes == 0 {

@@ -2,7 +2,9 @@
 //! recorder acts on them until either ends it.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tare_kernel::cgroup::CpuTime;
 use tare_kernel::child::WaitingChild;
@@ -17,6 +19,9 @@ use crate::command::control::{Control, Order};
 use crate::command::supervise::{Ending, Supervisor, Wake};
 use crate::exit::say;
 
+/// How often the end of a recording looks whether it is finished.
+const SIGNAL_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
 /// A recording that has ended.
 pub(super) struct EndedRecording {
     pub(super) finished: RecordingResult,
@@ -30,6 +35,7 @@ type Explain<'a> = &'a dyn Fn(RecordError) -> anyhow::Error;
 pub(super) struct LiveRecording<'a> {
     record: &'a RecordOptions,
     host: &'a Host,
+    signals: &'a Signals,
     supervisor: Supervisor<'a>,
     has_command: bool,
     recording: Recording,
@@ -49,7 +55,7 @@ impl<'a> LiveRecording<'a> {
         let supervisor = Supervisor::new(Some(signals), child)
             .with_timeout(record.timeout)
             .with_control(control);
-        Ok(Self { record, host, supervisor, has_command, recording })
+        Ok(Self { record, host, signals, supervisor, has_command, recording })
     }
 
     /// Lets the command go, and records until the recording ends.
@@ -68,7 +74,7 @@ impl<'a> LiveRecording<'a> {
             self.recording.calibrate(&mut |events| sample_cost::measure(self.host, events));
         }
         let used = ending.exited.map(|ended| CpuTime { user: ended.user, system: ended.system });
-        let finished = self.recording.finish(used).map_err(explain)?;
+        let finished = finish(self.record, self.signals, self.recording, used).map_err(explain)?;
         Ok(EndedRecording { finished, ending })
     }
 
@@ -129,4 +135,31 @@ impl<'a> LiveRecording<'a> {
             }
         }
     }
+}
+
+/// Finishes a recording. A signal ends the copies of binaries (`--keep-binaries`).
+fn finish(
+    record: &RecordOptions,
+    signals: &Signals,
+    recording: Recording,
+    used: Option<CpuTime>,
+) -> Result<RecordingResult, RecordError> {
+    if record.options.keep_binaries.is_none() {
+        return recording.finish(used);
+    }
+    let is_finished = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_finished.load(Ordering::Relaxed) {
+                let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&SIGNAL_CHECK));
+                let arrived = signals.next().ok().flatten();
+                if arrived.is_some_and(|signal| signal.number != Signal::CHILD.as_raw()) {
+                    record.options.is_copying_over.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        let finished = recording.finish(used);
+        is_finished.store(true, Ordering::Relaxed);
+        finished
+    })
 }

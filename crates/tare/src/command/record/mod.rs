@@ -138,6 +138,8 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     let live = LiveRecording::new(record, host, &signals, child, recording)?;
     let ended = live.run(&explain)?;
     show(record, &ended.finished);
+    // From here on a signal ends tare: the recording is whole.
+    drop(signals);
     if let Some(flame) = &record.output.flame {
         draw(flame, record, &ended.finished)?;
     }
