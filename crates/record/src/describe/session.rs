@@ -40,19 +40,47 @@ impl RecordingClock {
         let clockid = u32::try_from(clockid).ok()?;
         let clocks =
             [ClockId::Realtime, ClockId::Monotonic, ClockId::MonotonicRaw, ClockId::Boottime];
-        let (clock, resolution_ns) = match clocks.into_iter().find(|clock| *clock as u32 == clockid)
-        {
-            Some(clock) => (clock_gettime(clock), ns(clock_getres(clock))),
-            // TAI has the resolution of the time of day, from which it differs by whole seconds.
-            None if clockid == CLOCK_TAI => (
-                clock_gettime_dynamic(DynamicClockId::Tai).ok()?,
-                ns(clock_getres(ClockId::Realtime)),
-            ),
-            None => return None,
+        let known = clocks.into_iter().find(|clock| *clock as u32 == clockid);
+        let read = || match known {
+            Some(clock) => Some(ns(clock_gettime(clock))),
+            None if clockid == CLOCK_TAI => clock_gettime_dynamic(DynamicClockId::Tai).ok().map(ns),
+            None => None,
         };
-        let wall_clock_ns = ns(clock_gettime(ClockId::Realtime));
-        Some(Self { resolution_ns, clock: Clock { clockid, wall_clock_ns, clock_ns: ns(clock) } })
+        // TAI has the resolution of the time of day, from which it differs by whole seconds.
+        let resolution_ns = ns(clock_getres(known.unwrap_or(ClockId::Realtime)));
+        let wall = || ns(clock_gettime(ClockId::Realtime));
+        let pair = closest_pair(read, wall)?;
+        let clock = Clock { clockid, wall_clock_ns: pair.wall_ns, clock_ns: pair.clock_ns };
+        Some(Self { resolution_ns, clock })
     }
+}
+
+/// Number of times that both clocks are read.
+const PAIRS: usize = 5;
+
+/// Reads one clock between two readings of the other, several times, and returns the readings that
+/// are closest together. A task that loses its CPU in between doesn't shift one clock against the other.
+fn closest_pair(
+    mut read: impl FnMut() -> Option<u64>,
+    mut wall: impl FnMut() -> u64,
+) -> Option<ClockPair> {
+    let mut pair = || {
+        let before = wall();
+        let clock_ns = read()?;
+        let gap_ns = wall().saturating_sub(before);
+        Some(ClockPair { gap_ns, clock_ns, wall_ns: before + gap_ns / 2 })
+    };
+    let pairs: Option<Vec<_>> = (0..PAIRS).map(|_| pair()).collect();
+    pairs?.into_iter().min_by_key(|pair| pair.gap_ns)
+}
+
+/// Two clocks at one moment, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ClockPair {
+    /// Time between the readings before and after it.
+    gap_ns: u64,
+    clock_ns: u64,
+    wall_ns: u64,
 }
 
 /// `CLOCK_TAI` of `include/uapi/linux/time.h`.
@@ -86,5 +114,32 @@ impl SessionFacts {
             features.push(Feature::BuildIds(self.build_ids.clone()));
         }
         features
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The clocks differ by 1,000. A pause after the first reading of every pair but the third
+    /// would shift them.
+    #[test]
+    fn a_pause_between_two_clocks_does_not_shift_them() {
+        let now = Cell::new(5_000);
+        let reads = Cell::new(0);
+        let wall = || {
+            now.set(now.get() + 2);
+            now.get() + 1_000
+        };
+        let read = || {
+            let pause = if reads.replace(reads.get() + 1) == 2 { 2 } else { 700 };
+            now.set(now.get() + pause);
+            Some(now.get())
+        };
+        let pair = closest_pair(read, wall).unwrap();
+        assert_eq!((pair.gap_ns, pair.wall_ns - pair.clock_ns), (4, 1_000));
+        assert_eq!(closest_pair(|| None, || 7), None);
     }
 }

@@ -5,8 +5,14 @@ use tare::cli::raw::Tare;
 
 /// Panics if tare rejects the example. `line` may end with a pipe, a redirection or a comment.
 fn must_parse(place: &str, line: &str) {
-    let typed =
-        [" | ", " >", "  "].iter().fold(line, |rest, end| rest.split(end).next().unwrap_or(rest));
+    // Ends within quotes belong to an argument.
+    let start_before = |rest: &'_ str, end: &str| {
+        let ends = rest.match_indices(end).map(|(at, _)| at);
+        ends.into_iter().find(|at| shlex::split(&rest[..*at]).is_some())
+    };
+    let typed = [" | ", " >", "  "]
+        .iter()
+        .fold(line, |rest, end| start_before(rest, end).map_or(rest, |at| &rest[..at]));
     let words =
         shlex::split(typed).unwrap_or_else(|| panic!("{place}: a quote is open in '{typed}'"));
     if let Err(error) = Tare::try_parse_from(words) {

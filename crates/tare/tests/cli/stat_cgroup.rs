@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use crate::support::{is_root, stat, stderr};
+use crate::support::{is_root, stat, stderr, until_it_ran, wait_until};
 
 /// A cgroup with its processes; both are removed on drop.
 struct TestCgroup {
@@ -28,11 +28,11 @@ impl TestCgroup {
         self.folder.file_name().unwrap().to_str().unwrap()
     }
 
-    /// Starts a loop in the cgroup and waits until it has moved there. A timeout ends it if the
-    /// test can't.
-    fn keep_busy(&mut self) {
+    /// Starts a loop in the cgroup, waits until it runs there, and returns its process. A timeout
+    /// ends it if the test can't.
+    fn keep_busy(&mut self) -> u32 {
         let script = format!(
-            "echo $$ > {}/cgroup.procs; exec timeout 30 sh -c 'while :; do :; done'",
+            "echo $$ > {}/cgroup.procs; exec timeout 300 sh -c 'while :; do :; done'",
             self.folder.display()
         );
         self.inside = Some(
@@ -43,11 +43,17 @@ impl TestCgroup {
                 .spawn()
                 .unwrap(),
         );
-        let moved =
-            || fs::read_to_string(self.folder.join("cgroup.procs")).unwrap().lines().count() > 1;
-        while !moved() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_loop = |pid: &str| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.starts_with("sh\0-c\0while")
+        };
+        let find = || {
+            let processes = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap();
+            let found = processes.lines().find(|pid| is_loop(pid))?;
+            found.parse().ok()
+        };
+        wait_until("the loop runs in its cgroup", || find().is_some());
+        find().unwrap()
     }
 }
 
@@ -71,9 +77,10 @@ impl Drop for TestCgroup {
     }
 }
 
-/// The milliseconds of task-clock by line; with `-A` each line starts with the CPU.
-fn clocks(args: &[&str]) -> Vec<f64> {
-    let output = stat(&[&["-x,"], args, &["sleep", "0.1"]].concat());
+/// The milliseconds of task-clock by line, while the process uses 100 ms of CPU time; with `-A` each
+/// line starts with the CPU.
+fn clocks(args: &[&str], busy: u32) -> Vec<f64> {
+    let output = stat(&[&["-x,"], args, &["sh", "-c", &until_it_ran(busy)]].concat());
     let text = stderr(&output);
     let clock = |line: &str| line.split(',').find_map(|column| column.parse().ok());
     text.lines().map(|line| clock(line).unwrap_or_else(|| panic!("{args:?}: {text}"))).collect()
@@ -89,22 +96,14 @@ fn cgroups_each_in_turn_and_by_cpu() {
         println!("skipped: no cgroups that can be counted");
         return;
     };
-    busy.keep_busy();
-    let each = clocks(&[
-        "-e",
-        "task-clock",
-        "--for-each-cgroup",
-        &format!("{},{}", busy.name(), idle.name()),
-    ]);
+    let pid = busy.keep_busy();
+    let pair = format!("{},{}", busy.name(), idle.name());
+    let each = clocks(&["-e", "task-clock", "--for-each-cgroup", &pair], pid);
     assert!(each.len() == 2 && each[0] > 5.0 && each[1] == 0.0, "{each:?}");
-    let in_turn = clocks(&[
-        "-e",
-        "task-clock,task-clock,task-clock",
-        "-G",
-        &format!("{},,{}", idle.name(), busy.name()),
-    ]);
+    let turns = format!("{},,{}", idle.name(), busy.name());
+    let in_turn = clocks(&["-e", "task-clock,task-clock,task-clock", "-G", &turns], pid);
     assert!(in_turn[0] == 0.0 && in_turn[1] > in_turn[2] && in_turn[2] > 5.0, "{in_turn:?}");
-    let by_cpu = clocks(&["-e", "task-clock", "-A", "-G", busy.name()]);
+    let by_cpu = clocks(&["-e", "task-clock", "-A", "-G", busy.name()], pid);
     let online = Host::default().online_cpus().unwrap();
     assert!(
         by_cpu.len() == online.as_slice().len() && by_cpu.iter().sum::<f64>() > 5.0,

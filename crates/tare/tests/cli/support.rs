@@ -74,6 +74,16 @@ pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// A shell script that ends when a process has used 100 ms of CPU time more, however many others
+/// run beside it, or after 60 s.
+pub(crate) fn until_it_ran(pid: u32) -> String {
+    format!(
+        "used() {{ read -r line </proc/{pid}/stat; set -- ${{line##*) }}; echo $((${{12}} + ${{13}})); }}
+         end=$(($(used) + 10)); rounds=0
+         until [ $(used) -ge $end ] || [ $((rounds += 1)) -gt 6000 ]; do sleep 0.01; done"
+    )
+}
+
 pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
         .expect("the process is there");
