@@ -92,6 +92,14 @@ static __always_inline struct task *followed(struct task_struct *task, __u32 slo
 	return known->state == FOLLOWED ? known : NULL;
 }
 
+/* Returns the storage of a task of a followed process; NULL for others and for threads of the kernel. */
+static __always_inline struct task *followed_program(struct task_struct *task)
+{
+	struct task *known = task && task->mm ? storage(task) : NULL;
+
+	return known && known->state == FOLLOWED ? known : NULL;
+}
+
 /*
  * Ends the call of a followed task, and returns the phase before. OUTSIDE: the kernel reported no beginning, because a seccomp filter or
  * a tracer answered the call in its place. UNSEEN: the call began before the programs were attached.

@@ -76,11 +76,32 @@ struct waiting {
 	__u64 registers[REGISTERS];
 };
 
+/* The lock isn't known of a wait that began before the programs were attached. */
+#define UNKNOWN_LOCK 0
+
 struct wait {
 	__u64 lock;
 	__u64 start;
 	__u64 chain;
 	__u64 flags;
+};
+
+/* A thread in a wait for a kernel lock. */
+struct kernel_waiting {
+	__u64 start;
+	__u64 is_earlier; /* as in `struct waiting` */
+	__u32 tid;
+	__u32 process;
+	__u64 flags;
+	struct chain chain;
+};
+
+/* The functions that return with a lock, and the flags of these locks. */
+#define LOCK_FUNCTIONS 32
+struct lock_functions {
+	__u64 start[LOCK_FUNCTIONS];
+	__u64 end[LOCK_FUNCTIONS];
+	__u32 flags[LOCK_FUNCTIONS];
 };
 
 /* Waits in progress: each began during the one before. */
@@ -95,6 +116,13 @@ struct {
 	__type(key, int);
 	__type(value, struct waits);
 } of_tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lock_functions);
+} lock_functions SEC(".maps");
 
 /* Waits for spinning locks, none of which leaves its CPU. */
 struct {
@@ -144,8 +172,9 @@ struct {
 /* A phase of a task: in a wait for a futex that began before the programs were attached. */
 #define EARLIER 4
 
-/* Whether such waits are listed and counted. */
+/* Whether such waits are listed and counted: for futexes, and for kernel locks. */
 const volatile __u32 earlier = 0;
+const volatile __u32 earlier_in_kernel = 0;
 
 /* How many of the counted waits are such. */
 struct {
@@ -234,6 +263,9 @@ int BPF_PROG(contention_begin, void *lock, unsigned int flags)
 	if (!waits)
 		return count_missing(MISSING_WAITS);
 	depth = waits->depth;
+	/* It has ended: its thread runs. */
+	if (depth == 1 && waits->at[0].lock == UNKNOWN_LOCK)
+		depth = 0;
 	if (depth >= NESTED) {
 		/* The ends of these waits were missed. */
 		depth = 0;
@@ -257,14 +289,25 @@ int BPF_PROG(contention_begin, void *lock, unsigned int flags)
 	return 0;
 }
 
+static __always_inline void count_earlier(void)
+{
+	__u32 zero = 0;
+	__u64 *number = bpf_map_lookup_elem(&earlier_waits, &zero);
+
+	if (number)
+		__sync_fetch_and_add(number, 1);
+}
+
 static __always_inline bool end(struct waits *waits, void *lock, __u64 now)
 {
 #pragma unroll
 	for (int i = NESTED - 1; i >= 0; i--) {
 		struct wait *wait = &waits->at[i];
 
-		if (i < waits->depth && wait->lock == (__u64)lock) {
+		if (i < waits->depth && (wait->lock == (__u64)lock || wait->lock == UNKNOWN_LOCK)) {
 			waits->depth = i;
+			if (wait->lock == UNKNOWN_LOCK)
+				count_earlier();
 			wait->lock = 0;
 			add(wait->chain, 0, wait->flags, now - wait->start);
 			return true;
@@ -429,7 +472,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);
-	__u64 ns, hash, sp, now, *number;
+	__u64 ns, hash, sp, now;
 	struct chain *chain;
 	struct copy *copy;
 	__u32 zero = 0;
@@ -439,9 +482,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	now = bpf_ktime_get_ns();
 	ns = now - known->start;
 	known->start = 0;
-	number = known->phase == EARLIER ? bpf_map_lookup_elem(&earlier_waits, &zero) : NULL;
-	if (number)
-		__sync_fetch_and_add(number, 1);
+	if (known->phase == EARLIER)
+		count_earlier();
 	/* The value had already changed: the call didn't wait. */
 	if (ret == -EAGAIN)
 		return 0;
@@ -473,13 +515,10 @@ int list_waits(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct waiting waiting = {};
+	struct task *known = followed_program(task);
 	struct pt_regs *regs;
-	struct task *known;
 
-	if (!task || !task->mm)
-		return 0;
-	known = storage(task);
-	if (!known || known->state != FOLLOWED)
+	if (!known)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if (!known->start) {
@@ -493,6 +532,92 @@ int list_waits(struct bpf_iter__task *ctx)
 	waiting.tid = task->pid;
 	waiting.process = task->tgid;
 	read_registers(waiting.registers, regs);
+	bpf_seq_write(ctx->meta->seq, &waiting, sizeof(waiting));
+	return 0;
+}
+
+/* Returns the function that the instruction before a return address calls; 0 if that is no direct call. */
+static __always_inline __u64 called_before(__u64 returns_to)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u8 call[8] = {};
+	__s32 distance;
+
+	if (bpf_probe_read_kernel(call, 5, (void *)(returns_to - 5)) || call[0] != 0xe8)
+		return 0;
+	distance = call[1] | call[2] << 8 | call[3] << 16 | (__u32)call[4] << 24;
+	return returns_to + distance;
+#else
+	__u32 call = 0;
+
+	if (bpf_probe_read_kernel(&call, sizeof(call), (void *)(returns_to - 4)) || call >> 26 != 0x25)
+		return 0;
+	return returns_to - 4 + ((__s64)((__u64)call << 38) >> 36);
+#endif
+}
+
+/*
+ * Begins a thread's wait for a kernel lock, if it is in one that began before the programs were attached. The chain of a sleeping
+ * thread lacks the functions of locks and of the scheduler (stack_trace_save_tsk(), kernel/stacktrace.c), so it begins with the caller
+ * of the lock function. Returns the thread's waits.
+ */
+static __always_inline struct waits *begin_earlier(struct task_struct *task, struct chain *chain)
+{
+	__u32 zero = 0, at;
+	struct lock_functions *functions = bpf_map_lookup_elem(&lock_functions, &zero);
+	struct waits *waits;
+	__u64 hash, called;
+
+	if (!earlier_in_kernel || !functions || !is_blocked(task))
+		return NULL;
+	called = called_before(chain->frames[0]);
+	for (at = 0; at < LOCK_FUNCTIONS; at++)
+		if (called >= functions->start[at] && called < functions->end[at])
+			break;
+	if (at >= LOCK_FUNCTIONS)
+		return NULL;
+	waits = bpf_task_storage_get(&of_tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!waits)
+		return NULL;
+	hash = hash_of(chain, 0xcbf29ce484222325ULL);
+	if (!bpf_map_lookup_elem(&chains, &hash))
+		bpf_map_update_elem(&chains, &hash, chain, BPF_NOEXIST);
+	waits->at[0].lock = UNKNOWN_LOCK;
+	waits->at[0].chain = hash;
+	waits->at[0].flags = functions->flags[at];
+	waits->at[0].start = bpf_ktime_get_ns();
+	waits->depth = 1;
+	return waits;
+}
+
+/* Lists the waits for kernel locks in progress, and begins those that began before the programs were attached. */
+SEC("iter/task")
+int list_kernel_waits(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct kernel_waiting waiting = {};
+	struct waits *waits;
+	struct wait *wait;
+
+	if (!task || !is_followed(task))
+		return 0;
+	waits = bpf_task_storage_get(&of_tasks, task, NULL, 0);
+	if (waits && !waits->depth)
+		waits = NULL;
+	if (!waits && !is_blocked(task))
+		return 0;
+	if (bpf_get_task_stack(task, &waiting.chain, sizeof(waiting.chain), 0) < 0)
+		return 0;
+	if (!waits)
+		waits = begin_earlier(task, &waiting.chain);
+	if (!waits)
+		return 0;
+	wait = &waits->at[(waits->depth - 1) & (NESTED - 1)];
+	waiting.start = wait->start;
+	waiting.is_earlier = wait->lock == UNKNOWN_LOCK;
+	waiting.tid = task->pid;
+	waiting.process = task->tgid;
+	waiting.flags = wait->flags;
 	bpf_seq_write(ctx->meta->seq, &waiting, sizeof(waiting));
 	return 0;
 }

@@ -20,14 +20,11 @@ int list_calls(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct progress progress = {};
+	struct task *known = followed_program(task);
 	struct pt_regs *regs;
-	struct task *known;
 	long nr;
 
-	if (!task || !task->mm)
-		return 0;
-	known = storage(task);
-	if (!known || known->state != FOLLOWED)
+	if (!known)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	nr = call_of(regs);

@@ -18,8 +18,11 @@ const REGISTERS: usize = 33;
 const STACK_POINTER: usize = if cfg!(target_arch = "aarch64") { 32 } else { 8 };
 /// Most bytes of a stack.
 const STACK: usize = 8192;
-/// The iterator program that lists waits in progress.
+/// The iterator programs that list waits for futexes and for kernel locks in progress.
 const LIST: &str = "list_waits";
+const LIST_KERNEL: &str = "list_kernel_waits";
+/// Most functions that return with a kernel lock.
+const LOCK_FUNCTIONS: usize = 32;
 /// Bytes of `struct copy` before the stack.
 const COPY: usize = 32 + 8 * REGISTERS;
 /// Marks a futex in the flags of a key.
@@ -48,7 +51,19 @@ struct RawSums {
 #[repr(transparent)]
 struct LockFrames([u64; FRAMES]);
 
+/// `struct lock_functions`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct RawLockFunctions {
+    start: [u64; LOCK_FUNCTIONS],
+    end: [u64; LOCK_FUNCTIONS],
+    flags: [u32; LOCK_FUNCTIONS],
+}
+
 // SAFETY: only integers and no padding, so any bytes are a valid value.
+#[allow(unsafe_code)]
+unsafe impl Pod for RawLockFunctions {}
+// SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Pod for LockKey {}
 // SAFETY: as above.
@@ -65,6 +80,17 @@ pub enum LockKind {
     Kernel(u32),
     /// A futex of this process.
     Futex(u32),
+}
+
+/// A kernel function that returns with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockFunction {
+    /// Its first address.
+    pub start: u64,
+    /// The first address after it.
+    pub end: u64,
+    /// The flags of its locks, as in [`LockKind::Kernel`].
+    pub flags: u32,
 }
 
 /// The waits for one kind of lock with one call chain.
@@ -166,6 +192,50 @@ impl FutexWait {
     }
 }
 
+/// A wait for a kernel lock in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelWait {
+    /// Its beginning in nanoseconds of `CLOCK_MONOTONIC`, or the beginning of the trace.
+    pub start_ns: u64,
+    /// Whether it began before the trace.
+    pub is_earlier: bool,
+    /// The thread, in the initial pid namespace.
+    pub tid: u32,
+    /// The flags of the lock, as in [`LockKind::Kernel`].
+    pub flags: u32,
+    /// The kernel's addresses, innermost first and at most 24.
+    pub frames: Vec<u64>,
+}
+
+impl KernelWait {
+    /// Bytes of `struct kernel_waiting`.
+    const SIZE: usize = 32 + 8 * FRAMES;
+
+    /// Parses a record of the iterator.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let frames = (0..FRAMES).filter_map(|at| long(32 + 8 * at));
+        Some(Self {
+            start_ns: long(0)?,
+            is_earlier: long(8)? != 0,
+            tid: word(16)?,
+            flags: u32::try_from(long(24)?).ok()?,
+            frames: frames.take_while(|address| *address != 0).collect(),
+        })
+    }
+}
+
+impl RawLockFunctions {
+    fn new(paths: &[LockFunction]) -> Self {
+        let mut raw = Self::default();
+        for (at, path) in paths.iter().take(LOCK_FUNCTIONS).enumerate() {
+            (raw.start[at], raw.end[at], raw.flags[at]) = (path.start, path.end, path.flags);
+        }
+        raw
+    }
+}
+
 /// Reads the top of a waiting thread's stack; empty if the thread waits no longer. In another pid
 /// namespace the id may be another thread's, so that `/proc` must show the same registers.
 fn read_stack(tid: u32, stack_pointer: u64, instruction: u64) -> Vec<u8> {
@@ -200,11 +270,17 @@ impl std::fmt::Debug for Locks {
 }
 
 impl Locks {
-    /// Loads and starts the programs for kernel locks, futexes, or both.
+    /// Loads and starts the programs for kernel locks, futexes, or both. Threads that sleep in one
+    /// of the first 32 `lock_functions` have waited for a kernel lock since before the trace.
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn start(follow: &FollowedTasks, kernel: bool, futexes: bool) -> Result<Self, BpfError> {
+    pub fn start(
+        follow: &FollowedTasks,
+        kernel: bool,
+        futexes: bool,
+        lock_functions: &[LockFunction],
+    ) -> Result<Self, BpfError> {
         let mut programs = vec!["sched_process_fork", "sched_process_exec"];
         if kernel {
             programs.extend(["contention_end", "contention_begin"]);
@@ -216,14 +292,23 @@ impl Locks {
         let mut loaded = ObjectLoader::new(object::LOCK, &programs)
             .follow(follow)
             .constant("earlier", are_running.into())
+            .constant("earlier_in_kernel", u32::from(!lock_functions.is_empty()))
             .load()?;
+        // A kernel may lack the programs' helpers; waits in progress are then unknown.
         if futexes {
-            // A kernel may lack the program's helpers; waits in progress are then unknown.
             let _ = loaded.load_task_iterator(LIST);
+        }
+        if kernel {
+            let _ = loaded.load_task_iterator(LIST_KERNEL);
+            let mut map: Array<_, RawLockFunctions> = loaded.take_map("lock_functions")?;
+            map.set(0, RawLockFunctions::new(lock_functions), 0)?;
         }
         loaded.start(follow)?;
         if are_running && loaded.is_loaded(LIST) {
             loaded.visit_tasks(LIST)?;
+        }
+        if !lock_functions.is_empty() && loaded.is_loaded(LIST_KERNEL) {
+            loaded.visit_tasks(LIST_KERNEL)?;
         }
         Ok(Self {
             ring: loaded.take_map("ring")?,
@@ -253,12 +338,25 @@ impl Locks {
     /// # Errors
     /// Fails if the kernel can't visit its tasks.
     pub fn waits_in_progress(&mut self) -> Result<Vec<FutexWait>, BpfError> {
-        let Some(programs) = self.programs.as_mut().filter(|programs| programs.is_loaded(LIST))
-        else {
-            return Ok(Vec::new());
-        };
-        let bytes = programs.visit_tasks(LIST)?;
+        let bytes = self.list(LIST)?;
         Ok(bytes.chunks_exact(FutexWait::SIZE).filter_map(FutexWait::parse).collect())
+    }
+
+    /// Lists the waits for kernel locks in progress; none after [`Self::stop`].
+    ///
+    /// # Errors
+    /// Fails if the kernel can't visit its tasks.
+    pub fn kernel_waits_in_progress(&mut self) -> Result<Vec<KernelWait>, BpfError> {
+        let bytes = self.list(LIST_KERNEL)?;
+        Ok(bytes.chunks_exact(KernelWait::SIZE).filter_map(KernelWait::parse).collect())
+    }
+
+    /// Returns what an iterator program writes; nothing if it isn't loaded.
+    fn list(&mut self, program: &'static str) -> Result<Vec<u8>, BpfError> {
+        match self.programs.as_mut().filter(|programs| programs.is_loaded(program)) {
+            Some(programs) => programs.visit_tasks(program),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Returns how many of the counted waits began before the trace. Their time counts from its
@@ -327,5 +425,16 @@ mod tests {
         bytes[24] = 200;
         assert_eq!(FutexStack::parse(&bytes).unwrap().stack.len(), 8);
         assert_eq!((size_of::<LockKey>(), size_of::<RawSums>()), (16, 24));
+        assert_eq!(size_of::<RawLockFunctions>(), 20 * LOCK_FUNCTIONS);
+    }
+
+    #[test]
+    fn kernel_waits_are_parsed_and_truncated_ones_rejected() {
+        let mut bytes = vec![0; KernelWait::SIZE];
+        (bytes[0], bytes[8], bytes[16], bytes[24], bytes[32], bytes[40]) = (1, 1, 7, 32, 9, 8);
+        let wait = KernelWait::parse(&bytes).unwrap();
+        assert!(wait.is_earlier && wait.frames == [9, 8]);
+        assert_eq!((wait.start_ns, wait.tid, wait.flags), (1, 7, 32));
+        assert_eq!(KernelWait::parse(&bytes[..31]), None);
     }
 }

@@ -30,7 +30,7 @@ pub use calls::{
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};
-pub use lock::{FutexStack, FutexWait, LockKind, LockSums, Locks};
+pub use lock::{FutexStack, FutexWait, KernelWait, LockFunction, LockKind, LockSums, Locks};
 pub use off_cpu::{
     OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
     WaitState, Waker,

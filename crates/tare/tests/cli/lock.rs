@@ -1,11 +1,16 @@
 //! `tare lock`: waits for locks, compared with the times that the waiting programs measure.
 
 use std::collections::HashMap;
-use std::process::{Command, Output};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{ProcessGuard, document, is_root, status, stderr, tare, workload};
+use crate::support::{ProcessGuard, document, is_root, status, stderr, tare, wait_until, workload};
+use crate::symbols::compile;
 use crate::trace::can_trace;
 
 fn lock(args: &[&str]) -> Output {
@@ -161,4 +166,105 @@ fn refuses_invalid_options() {
         assert_eq!(status(&output), 2, "{args:?}: {said}");
         assert!(said.starts_with("tare: ") && said.contains(says), "{args:?}: {said}");
     }
+}
+
+/// One thread reads a file into memory that never comes, and so holds the lock of the descriptor's
+/// position, for which another one waits.
+const HOLDER: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int file;
+static char *page;
+static void *hold(void *none) { return read(file, page, 4096) < 0 ? page : none; }
+static void *wait_for_it(void *none) { return lseek(file, 0, SEEK_SET) < 0 ? page : none; }
+int main(int argc, char **argv) {
+    pthread_t threads[2];
+    int faults = syscall(SYS_userfaultfd, O_CLOEXEC);
+    struct uffdio_api api = {.api = UFFD_API};
+    page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register whole = {{(unsigned long)page, 4096}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    if (faults < 0 || ioctl(faults, UFFDIO_API, &api) || ioctl(faults, UFFDIO_REGISTER, &whole))
+        return 2;
+    file = open(argv[0], O_RDONLY);
+    pthread_create(&threads[0], 0, hold, 0);
+    usleep(100000);
+    pthread_create(&threads[1], 0, wait_for_it, 0);
+    getchar();
+    struct uffdio_zeropage zeros = {{(unsigned long)page, 4096}, 0, 0};
+    ioctl(faults, UFFDIO_ZEROPAGE, &zeros);
+    pthread_join(threads[0], 0);
+    pthread_join(threads[1], 0);
+    getchar();
+}
+"#;
+
+/// Returns the thread of a process that is in this kernel function.
+fn thread_in(pid: &str, function: &str) -> Option<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let is_in = |thread: &std::fs::DirEntry| {
+        std::fs::read_to_string(thread.path().join("wchan"))
+            .is_ok_and(|wchan| wchan.contains(function))
+    };
+    threads.flatten().find(is_in)?.file_name().to_str()?.parse().ok()
+}
+
+#[test]
+fn waits_for_kernel_locks_that_began_before_the_trace_are_shown_and_counted() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), HOLDER, "holder", &["-pthread"]) else { return };
+    let mut command = Command::new(program);
+    let mut process = ProcessGuard::spawn(command.stdin(Stdio::piped()));
+    let pid = process.id().to_string();
+    let waiter = (0..50).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        thread_in(&pid, "fdget_pos")
+    });
+    let Some(waiter) = waiter else {
+        return println!("skipped: no userfaultfd(2), or another lock: {:?}", process.try_wait());
+    };
+    for words in [&["-p", &pid][..], &["-a"], &["--kernel", "-p", &pid]] {
+        let mut lock = tare();
+        lock.args(["lock", "--json", "--timeout", "200"]).args(words);
+        let found = document(&lock.output().unwrap());
+        let waits = found["still_waiting"].as_array().unwrap();
+        let wait = waits.iter().find(|wait| wait["tid"] == waiter && wait["type"] == "mutex");
+        let wait = wait.unwrap_or_else(|| panic!("{words:?}: {found}"));
+        let caller = wait["caller"].as_str().unwrap();
+        assert!(wait["begun_before"] == true && caller.contains("fdget_pos"), "{wait}");
+        assert!(wait["waited_ns"].as_u64() >= Some(200_000_000), "{wait}");
+    }
+    // The wait ends during the trace.
+    let file = folder.path().join("out.json");
+    let mut lock = tare();
+    lock.args(["lock", "--kernel", "--json", "--timeout", "10000", "-p", &pid, "-o"]).arg(&file);
+    let mut lock = ProcessGuard::spawn(&mut lock);
+    let proc = PathBuf::from(format!("/proc/{}", lock.id()));
+    wait_until("tare waits with its programs attached", || {
+        let files = std::fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
+        let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        let has_links = links.filter(|link| link.ends_with("anon_inode:bpf_link")).count() > 0;
+        let wchan = std::fs::read_to_string(proc.join("wchan")).unwrap_or_default();
+        has_links && wchan.contains("poll")
+    });
+    process.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    wait_until("the wait has ended", || thread_in(&pid, "fdget_pos").is_none());
+    kill_process(Pid::from_child(&lock), Signal::INT).unwrap();
+    lock.wait_for_exit();
+    let found: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let rows = found["locks"].as_array().unwrap();
+    let is_it = |row: &Value| {
+        row["caller"].as_str().unwrap().contains("fdget_pos") && row["type"] == "mutex"
+    };
+    assert!(found["begun_before"] == 1 && rows.iter().any(is_it), "{found}");
+    assert_eq!(found["still_waiting"].as_array().unwrap().len(), 0, "{found}");
 }

@@ -74,11 +74,11 @@ pub struct UnfinishedWaits {
 
 // The flags of `lock:contention_begin` (`include/trace/events/lock.h`).
 const SPIN: u32 = 1;
-const READ: u32 = 2;
-const WRITE: u32 = 4;
-const RT: u32 = 8;
-const PERCPU: u32 = 16;
-const MUTEX: u32 = 32;
+pub(super) const READ: u32 = 2;
+pub(super) const WRITE: u32 = 4;
+pub(super) const RT: u32 = 8;
+pub(super) const PERCPU: u32 = 16;
+pub(super) const MUTEX: u32 = 32;
 
 /// Whether a CPU spins for the lock, so that no task leaves its CPU.
 pub(super) fn is_spinning(flags: u32) -> bool {

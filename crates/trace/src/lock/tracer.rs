@@ -5,14 +5,15 @@ use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{
-    BpfError, FollowedTasks, FutexStack, FutexWait, LockKind, LockSums, Locks, PerfFallback,
-    try_load,
+    BpfError, FollowedTasks, FutexStack, FutexWait, KernelWait, LockFunction, LockKind, LockSums,
+    Locks, PerfFallback, try_load,
 };
 use tare_kernel::host::Host;
+use tare_kernel::timestamp::monotonic_ns;
 use tare_symbols::SymbolOptions;
 
 use super::callers::caller;
-use super::kernel_names::names;
+use super::kernel_names::{KernelName, lock_functions, names};
 use super::perf::PerfLocks;
 use super::rows::{
     LockKey, LockRow, UnfinishedWaits, WaitInProgress, kernel_row, merged, row_of_one,
@@ -62,6 +63,9 @@ struct InKernel {
     chains: HashMap<u64, Vec<UserFrame>>,
     /// The waits for futexes in progress at the end of the trace.
     waiting: Vec<WaitInProgress>,
+    /// The waits for kernel locks in progress at the end of the trace, with their time so far in
+    /// nanoseconds.
+    in_kernel: Vec<(KernelWait, u64)>,
 }
 
 impl LockTracer {
@@ -115,19 +119,26 @@ impl LockTracer {
         }
     }
 
-    /// Returns the waits for futexes in progress when the trace ended, the longest first, and how
-    /// many of the summed waits began before it.
+    /// Returns the waits in progress when the trace ended, the longest first, and how many of the
+    /// summed waits began before it.
     ///
     /// # Errors
     /// [`TraceError::Bpf`] if the programs' maps can't be read.
-    pub fn unfinished(&self) -> Result<UnfinishedWaits, TraceError> {
-        match &self.0 {
-            LockSource::Bpf(all) => Ok(UnfinishedWaits {
-                waiting: all.waiting.clone(),
-                earlier: all.locks.earlier_waits().map_err(TraceError::Bpf)?,
-            }),
-            LockSource::Perf(_) => Ok(UnfinishedWaits::default()),
-        }
+    pub fn unfinished(&self, host: &Host) -> Result<UnfinishedWaits, TraceError> {
+        let LockSource::Bpf(all) = &self.0 else { return Ok(UnfinishedWaits::default()) };
+        let mut waiting = all.waiting.clone();
+        let addresses = all.in_kernel.iter().flat_map(|(wait, _)| wait.frames.iter().copied());
+        let names = kernel_names(host, &addresses.collect());
+        waiting.extend(all.in_kernel.iter().map(|(wait, ns)| WaitInProgress {
+            row: kernel_row(&sums_of_one(wait, *ns), &names),
+            tid: wait.tid,
+            is_earlier: wait.is_earlier,
+        }));
+        waiting.sort_by_key(|wait| std::cmp::Reverse(wait.row.total_ns));
+        Ok(UnfinishedWaits {
+            waiting,
+            earlier: all.locks.earlier_waits().map_err(TraceError::Bpf)?,
+        })
     }
 
     /// Reads the sums by caller.
@@ -141,15 +152,9 @@ impl LockTracer {
             LockSource::Perf(perf) => (perf.read(), &no_chains),
         };
         let is_kernel = |sums: &&LockSums| matches!(sums.kind, LockKind::Kernel(_));
-        let addresses: BTreeSet<u64> =
+        let addresses =
             sums.iter().filter(is_kernel).flat_map(|sums| sums.frames.iter().copied()).collect();
-        // If kallsyms can't be read, callers are printed as addresses.
-        let kallsyms = if addresses.is_empty() {
-            Vec::new()
-        } else {
-            std::fs::read(host.path(KALLSYMS)).unwrap_or_default()
-        };
-        let names = names(&kallsyms, &addresses);
+        let names = kernel_names(host, &addresses);
         let rows = sums.iter().map(|sums| match sums.kind {
             LockKind::Kernel(_) => kernel_row(sums, &names),
             LockKind::Futex(_) => futex_row(sums, chains.get(&sums.chain)),
@@ -184,15 +189,31 @@ impl InKernel {
             .futexes
             .then(|| CopiedStacks::start(&options.symbols, follow, RING_BYTES, host))
             .transpose()?;
-        let locks = Locks::start(follow, options.kernel, options.futexes);
-        Ok(locks.map(|locks| Self { locks, stacks, chains: HashMap::new(), waiting: Vec::new() }))
+        let is_command = matches!(follow, FollowedTasks::Command(_));
+        // A command waits for nothing before the trace.
+        let functions =
+            if options.kernel && !is_command { find_lock_functions(host) } else { Vec::new() };
+        let locks = Locks::start(follow, options.kernel, options.futexes, &functions);
+        Ok(locks.map(|locks| Self {
+            locks,
+            stacks,
+            chains: HashMap::new(),
+            waiting: Vec::new(),
+            in_kernel: Vec::new(),
+        }))
     }
 
     /// Unwinds the copied stacks whose mappings are known. `is_over` ends the trace.
     fn drain(&mut self, is_over: bool) -> Result<(), BpfError> {
-        let Self { locks, stacks, chains, waiting } = self;
+        let Self { locks, stacks, chains, waiting, in_kernel } = self;
         let open = if is_over { locks.waits_in_progress()? } else { Vec::new() };
         if is_over {
+            let now_ns = monotonic_ns();
+            let kernel = locks.kernel_waits_in_progress()?.into_iter();
+            in_kernel.extend(kernel.map(|wait| {
+                let ns = now_ns.saturating_sub(wait.start_ns);
+                (wait, ns)
+            }));
             locks.stop();
             stacks.iter_mut().for_each(CopiedStacks::stop);
         }
@@ -218,8 +239,35 @@ impl InKernel {
                 is_earlier: wait.is_earlier,
             });
         }
-        waiting.sort_by_key(|wait| std::cmp::Reverse(wait.row.total_ns));
         Ok(())
+    }
+}
+
+/// Returns the kernel functions that contain these addresses. If kallsyms can't be read, callers are
+/// printed as addresses.
+fn kernel_names(host: &Host, addresses: &BTreeSet<u64>) -> HashMap<u64, KernelName> {
+    let kallsyms = if addresses.is_empty() {
+        Vec::new()
+    } else {
+        std::fs::read(host.path(KALLSYMS)).unwrap_or_default()
+    };
+    names(&kallsyms, addresses)
+}
+
+/// Finds the functions that return with a kernel lock. If kallsyms can't be read, waits that began before the trace aren't seen.
+fn find_lock_functions(host: &Host) -> Vec<LockFunction> {
+    lock_functions(&std::fs::read(host.path(KALLSYMS)).unwrap_or_default())
+}
+
+/// Returns the sums of one wait, which has lasted for `ns` nanoseconds.
+fn sums_of_one(wait: &KernelWait, ns: u64) -> LockSums {
+    LockSums {
+        kind: LockKind::Kernel(wait.flags),
+        chain: 0,
+        frames: wait.frames.clone(),
+        waits: 1,
+        total_ns: ns,
+        max_ns: ns,
     }
 }
 

@@ -38,7 +38,7 @@ fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
     let ended = session.wait(&files, |is_end| tracer.drain(is_end).map_err(explain))?;
     let rows = tracer.rows(lock.key, &session.host).map_err(explain)?;
     let missing = tracer.missing().map_err(explain)?;
-    let unfinished = tracer.unfinished().map_err(explain)?;
+    let unfinished = tracer.unfinished(&session.host).map_err(explain)?;
     show(lock, &mut out, rows, &unfinished, missing)?;
     for (number, noun) in [(missing.0, "wait"), (missing.1, "call chain")] {
         if number > 0 {
