@@ -40,10 +40,52 @@ const volatile __u32 all_tasks = 0;
 #define CALLS 512
 #define SLOTS (2 * CALLS)
 
+#ifdef KEEPS_NUMBERS
+/* The first other numbers get slots behind these: each entry is a number times 2, plus 1 for 32-bit calls, plus 2. */
+#define OTHERS 64
+#define ALL_SLOTS (SLOTS + OTHERS)
+struct others {
+	__u64 keys[OTHERS];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct others);
+} others SEC(".maps");
+
+/* Returns the slot of a number that has none among the first; 0 if all are taken. */
+static __noinline __u32 slot_of_other(__u32 nr, __u32 compat)
+{
+	__u32 zero = 0;
+	struct others *all = bpf_map_lookup_elem(&others, &zero);
+	__u64 key = ((__u64)nr << 1) + compat + 2, known;
+
+	if (!all)
+		return 0;
+	for (__u32 i = 0; i < OTHERS; i++) {
+		known = all->keys[i];
+		if (!known)
+			known = __sync_val_compare_and_swap(&all->keys[i], 0, key);
+		if (!known || known == key)
+			return SLOTS + i;
+	}
+	return 0;
+}
+#endif
+
 static __always_inline __u32 slot_of(struct task_struct *task, long nr)
 {
 	__u32 slot = nr < 0 || nr >= CALLS ? CALLS - 1 : nr;
 
+#ifdef KEEPS_NUMBERS
+	if (slot == CALLS - 1) {
+		__u32 other = slot_of_other(nr, is_compat(task));
+
+		if (other)
+			return other;
+	}
+#endif
 	return is_compat(task) ? slot + CALLS : slot;
 }
 

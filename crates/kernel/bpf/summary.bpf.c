@@ -5,6 +5,7 @@
 #include <bpf/bpf_tracing.h>
 #include "arguments.h"
 #include "counts.h"
+#define KEEPS_NUMBERS
 #include "follow.h"
 #include "progress.h"
 
@@ -39,7 +40,7 @@ struct thread {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SLOTS);
+	__uint(max_entries, ALL_SLOTS);
 	__type(key, __u32);
 	__type(value, struct sums);
 } by_call SEC(".maps");
@@ -71,7 +72,7 @@ struct {
 /* Calls that began before the programs were attached and have returned since; their duration is unknown. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SLOTS);
+	__uint(max_entries, ALL_SLOTS);
 	__type(key, __u32);
 	__type(value, __u64);
 } before SEC(".maps");

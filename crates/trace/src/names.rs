@@ -84,12 +84,12 @@ impl CallNames {
     }
 
     /// Returns the name of a call; `syscall_0x1b3` for a number without one, as in strace, and
-    /// `unknown` beyond the kernel's table.
+    /// `other numbers` for [`Call::OTHERS`].
     #[must_use]
     pub fn name(&self, call: Call) -> Cow<'static, str> {
         match self.find(call) {
             Some(name) => Cow::Borrowed(name),
-            None if call.number == Call::BEYOND => Cow::Borrowed("unknown"),
+            None if call.number == Call::OTHERS => Cow::Borrowed("other numbers"),
             None => Cow::Owned(format!("syscall_{:#x}", call.number)),
         }
     }

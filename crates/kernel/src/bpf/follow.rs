@@ -36,6 +36,8 @@ impl Call {
     pub(super) const CALLS: u32 = 512;
     /// Stands for itself and all greater and negative numbers.
     pub const BEYOND: u32 = Self::CALLS - 1;
+    /// Stands for numbers that the sums had no slot for. No table of the kernel has it.
+    pub const OTHERS: u32 = 1 << 31;
 
     /// Returns the call's index in the programs' maps: 64-bit calls first, then 32-bit calls; the
     /// last slot of each stands for all other numbers.

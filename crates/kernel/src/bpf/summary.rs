@@ -51,7 +51,31 @@ pub struct ThreadName {
     pub comm: [u8; 16],
 }
 
+/// `struct others`: the numbers of slots behind those of the tables.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct OtherNumbers([u64; 64]);
+
+impl OtherNumbers {
+    /// Returns the call of a slot.
+    fn call(&self, slot: u32) -> Call {
+        let at = slot.checked_sub(2 * Call::CALLS).and_then(|at| usize::try_from(at).ok());
+        let key = at.and_then(|at| self.0.get(at)).and_then(|key| key.checked_sub(2));
+        match (key, Call::from_slot(slot)) {
+            (Some(key), _) => Call {
+                number: u32::try_from(key >> 1 & 0xffff_ffff).unwrap_or(Call::OTHERS),
+                compat: key & 1 != 0,
+            },
+            (None, call) if call.number == Call::BEYOND => Call { number: Call::OTHERS, ..call },
+            (None, call) => call,
+        }
+    }
+}
+
 // SAFETY: only integers and no padding, so any bytes are a valid value.
+#[allow(unsafe_code)]
+unsafe impl Pod for OtherNumbers {}
+// SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawSums {}
 // SAFETY: as above.
@@ -110,6 +134,7 @@ pub struct CallSummary {
     errors: HashMap<MapData, RawKey, u64>,
     threads: HashMap<MapData, u32, ThreadName>,
     before: Array<MapData, u64>,
+    others: Array<MapData, OtherNumbers>,
     missing: Array<MapData, u64>,
 }
 
@@ -152,6 +177,7 @@ impl CallSummary {
             errors: loaded.take_map("errors")?,
             threads: loaded.take_map("threads")?,
             before: loaded.take_map("before")?,
+            others: loaded.take_map("others")?,
             missing: loaded.take_map("missing")?,
             programs: Some(loaded),
         })
@@ -173,6 +199,7 @@ impl CallSummary {
     /// # Errors
     /// Fails if a map can't be read.
     pub fn read(&self) -> Result<Sums, BpfError> {
+        let others = self.others.get(&0, 0)?;
         let mut errors: BTreeMap<(u64, u32), BTreeMap<u32, u64>> = BTreeMap::new();
         for entry in self.errors.iter() {
             let (key, count) = entry?;
@@ -182,7 +209,7 @@ impl CallSummary {
         let mut add = |scope: u64, slot: u32, sums: &RawSums| {
             if sums.calls > 0 {
                 calls.push(CallSums {
-                    call: Call::from_slot(slot),
+                    call: others.call(slot),
                     scope,
                     calls: sums.calls,
                     total_ns: sums.total_ns,
@@ -206,17 +233,25 @@ impl CallSummary {
         for slot in 0..self.before.len() {
             let number = self.before.get(&slot, 0)?;
             if number > 0 {
-                begun_before.insert(Call::from_slot(slot), number);
+                begun_before.insert(others.call(slot), number);
             }
         }
         Ok(Sums {
             calls,
             begun_before,
-            in_progress: self.in_progress.clone(),
+            in_progress: self.in_progress(&others),
             ended: self.threads.iter().collect::<Result<_, _>>()?,
             missing_calls: self.missing.get(&0, 0)?,
             missing_errors: self.missing.get(&1, 0)?,
         })
+    }
+}
+
+impl CallSummary {
+    /// Returns the calls in progress with their numbers.
+    fn in_progress(&self, others: &OtherNumbers) -> Vec<CallInProgress> {
+        let calls = self.in_progress.iter().cloned();
+        calls.map(|call| CallInProgress { call: others.call(call.call.slot()), ..call }).collect()
     }
 }
 
@@ -239,5 +274,20 @@ mod tests {
     fn layouts_are_those_of_the_program() {
         assert_eq!(size_of::<RawSums>(), 24 + 8 * 144);
         assert_eq!((size_of::<RawKey>(), size_of::<ThreadName>()), (16, 20));
+    }
+
+    #[test]
+    fn slots_behind_the_tables_have_their_numbers() {
+        let mut others = OtherNumbers([0; 64]);
+        others.0[0] = 2 * 9999 + 2;
+        others.0[1] = 2 * u64::from(u32::MAX) + 1 + 2;
+        let numbers = [0, 3, 511, 515, 1023, 1024, 1025].map(|slot| {
+            let call = others.call(slot);
+            (call.number, call.compat)
+        });
+        let other = Call::OTHERS;
+        let first = [(0, false), (3, false), (other, false), (3, true), (other, true)];
+        assert_eq!(numbers[..5], first);
+        assert_eq!(numbers[5..], [(9999, false), (u32::MAX, true)]);
     }
 }

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use regex_lite::Regex;
 
-use crate::support::{sh, status, stderr, tare};
+use crate::support::{document, sh, status, stderr, tare};
+use crate::symbols::compile;
 use crate::trace::can_trace;
 
 /// Returns the trace of a command; its own output isn't mixed in.
@@ -113,4 +114,35 @@ fn loading_the_programs_costs_little() {
     let lines = seconds("");
     let sums = seconds("-s");
     assert!(lines < 4.0 * sums + 0.03, "{lines} s against {sums} s");
+}
+
+/// Numbers that the kernel's table lacks, also beyond the slots that tare's sums have for it.
+#[test]
+fn calls_without_a_name_keep_their_numbers_in_lines_and_sums() {
+    if !can_trace() {
+        return;
+    }
+    let source = "#define _GNU_SOURCE\n#include <unistd.h>
+         int main(void) {
+             for (int i = 0; i < 3; i++) { syscall(9999); syscall(-5); }
+             syscall(500); syscall(511); syscall(512);
+             return 0;
+         }";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), source, "numbers", &[]) else { return };
+    let program = program.to_str().unwrap();
+    let wanted = [("9999", 3), ("4294967291", 3), ("500", 1), ("511", 1), ("512", 1)];
+    let output = tare().args(["trace", "-s", "--json", "--", program]).output().unwrap();
+    let sums = document(&output);
+    for (number, calls) in wanted {
+        let number: u64 = number.parse().unwrap();
+        let rows = sums["calls"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["number"] == number);
+        let row = row.unwrap_or_else(|| panic!("{number}: {sums}"));
+        let name = format!("syscall_{number:#x}");
+        assert!(row["call"] == name && row["calls"] == calls, "{row}");
+        assert_eq!(row["errors"]["ENOSYS"], calls, "{row}");
+        let lines = stderr(&tare().args(["trace", "--", program]).output().unwrap());
+        assert_eq!(lines.matches(&format!("{name}(")).count(), calls, "{lines}");
+    }
 }

@@ -421,10 +421,9 @@ impl Decoder {
     }
 }
 
-/// Returns the call with this number; [`Call::BEYOND`] stands for itself and all greater numbers.
+/// Returns the call with this number, which has 32 bits.
 fn call(number: u64, compat: bool) -> Call {
-    let number = u32::try_from(number).unwrap_or(Call::BEYOND).min(Call::BEYOND);
-    Call { number, compat }
+    Call { number: u32::try_from(number & 0xffff_ffff).unwrap_or_default(), compat }
 }
 
 fn long(bytes: &[u8], at: usize) -> u64 {
