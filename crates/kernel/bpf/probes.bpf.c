@@ -32,6 +32,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define REGISTER 1
 #define RETURNED 2 /* the register of the return value */
 
+#define UNREAD_TEXTS ARGUMENTS
+
 /* Kinds of records. */
 #define CALL 1
 #define SLOW 2
@@ -58,7 +60,7 @@ struct argument {
 	__u8 size;       /* of the last load, in bytes */
 	__u8 is_text;    /* the value is the address of a string */
 	__u8 user_loads; /* bit per load: reads the program's memory */
-	__u8 unused;
+	__u8 at_return;  /* the base is that of the call, and memory is read at the return */
 };
 
 struct probe {
@@ -84,7 +86,7 @@ struct frame {
 	__u64 sp;
 	__u64 returns_to;
 	__u32 probe;
-	__u32 unreadable;
+	__u32 unreadable; /* bit per argument; from UNREAD_TEXTS on: only its string, whose address is its value */
 	__u64 values[ARGUMENTS];
 };
 
@@ -204,20 +206,31 @@ struct walk {
 	__u64 *values;
 	struct texts *texts;
 	__u64 unreadable;
-	__u64 at_return; /* read only arguments based on the return value; else all others */
+	__u64 at_return; /* read only what is read at the return: else all others */
 };
 
 static long read_argument(__u32 i, struct walk *walk)
 {
 	struct argument *argument = &walk->probe->arguments[i & (ARGUMENTS - 1)];
-	__u64 value = argument->constant, loaded;
+	__u64 value = argument->constant, loaded, *kept = &walk->values[i & (ARGUMENTS - 1)];
+	__u64 unread_text = 1UL << (i + UNREAD_TEXTS);
 	__u32 size;
 	long failed = 0;
 
-	if ((argument->base == RETURNED) != walk->at_return)
+	if (walk->at_return && walk->unreadable & unread_text) {
+		/* The call may have touched the memory. */
+		value = *kept;
+		walk->unreadable &= ~(unread_text | 1UL << i);
+		goto text;
+	}
+	if (walk->at_return && argument->at_return)
+		value = *kept;
+	else if ((argument->base == RETURNED) != walk->at_return)
 		return 0;
-	if (argument->base != CONSTANT)
+	else if (argument->base != CONSTANT)
 		bpf_probe_read_kernel(&value, sizeof(value), (void *)walk->regs + argument->at);
+	if (!walk->at_return && argument->at_return)
+		goto out;
 	for (__u32 load = 0; load < LOADS && load < argument->loads && !failed; load++) {
 		value += argument->offsets[load];
 		size = load + 1 == argument->loads && !argument->is_text ? argument->size : 8;
@@ -230,18 +243,22 @@ static long read_argument(__u32 i, struct walk *walk)
 			failed = bpf_probe_read_kernel(&loaded, size, (void *)value);
 		value = loaded;
 	}
-	if (!failed && argument->is_text) {
-		value += argument->offsets[LOADS - 1];
-		if (!walk->texts)
-			failed = 1;
-		else if (argument->user_loads & 1 << (LOADS - 1))
-			failed = bpf_probe_read_user_str(walk->texts->text[i & (ARGUMENTS - 1)], TEXT, (void *)value) < 0;
-		else
-			failed = bpf_probe_read_kernel_str(walk->texts->text[i & (ARGUMENTS - 1)], TEXT, (void *)value) < 0;
-	}
+	if (failed || !argument->is_text)
+		goto out;
+	value += argument->offsets[LOADS - 1];
+text:
+	if (!walk->texts)
+		failed = 1;
+	else if (argument->user_loads & 1 << (LOADS - 1))
+		failed = bpf_probe_read_user_str(walk->texts->text[i & (ARGUMENTS - 1)], TEXT, (void *)value) < 0;
+	else
+		failed = bpf_probe_read_kernel_str(walk->texts->text[i & (ARGUMENTS - 1)], TEXT, (void *)value) < 0;
+	if (failed)
+		walk->unreadable |= unread_text;
+out:
 	if (failed)
 		walk->unreadable |= 1UL << i;
-	walk->values[i & (ARGUMENTS - 1)] = value;
+	*kept = value;
 	return 0;
 }
 
@@ -421,7 +438,7 @@ static __always_inline void copy_values(struct call *call, struct frame *frame)
 	call->unreadable = frame->unreadable;
 }
 
-/* Reads the arguments that are based on the return value into the record. */
+/* Reads the arguments that are read at the return into the record, and strings that couldn't be read at the call. */
 static __always_inline void read_returned(struct call *call, struct texts *texts, struct registers *regs, struct probe *probe)
 {
 	struct walk walk = {};

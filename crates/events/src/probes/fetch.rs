@@ -88,6 +88,9 @@ fn quote(text: &[u8]) -> String {
     out
 }
 
+/// Ends an argument whose memory is read at the return.
+const AT_RETURN: &str = "@return";
+
 const TOO_DEEP: &str = "at most 4 loads from memory";
 
 fn wrong(text: &str, why: &'static str) -> ProbeError {
@@ -103,8 +106,12 @@ pub(super) fn parse_argument(
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
-    let (name, rest) = text.split_once('=').filter(|(name, _)| is_name(name)).unzip();
-    let fetch = rest.unwrap_or(text);
+    let (asked, at_return) = match text.strip_suffix(AT_RETURN) {
+        Some(asked) => (asked, true),
+        None => (text, false),
+    };
+    let (name, rest) = asked.split_once('=').filter(|(name, _)| is_name(name)).unzip();
+    let fetch = rest.unwrap_or(asked);
     let (fetch, kind) = match fetch.rsplit_once(':') {
         Some((fetch, kind)) => (fetch, Some(kind)),
         None => (fetch, None),
@@ -125,7 +132,10 @@ pub(super) fn parse_argument(
     if loads.len() + usize::from(last.is_some()) > LOADS {
         return Err(wrong(text, TOO_DEEP));
     }
-    let argument = Argument { base, loads, size: format.bytes(), text: last };
+    if at_return && loads.is_empty() && last.is_none() {
+        return Err(wrong(text, "@return reads memory, like +0(%si):string@return"));
+    }
+    let argument = Argument { base, loads, size: format.bytes(), text: last, at_return };
     Ok(NamedArgument { name: name.unwrap_or(fetch).to_owned(), argument, format })
 }
 

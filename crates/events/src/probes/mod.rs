@@ -73,11 +73,13 @@ pub struct NamedArgument {
 }
 
 impl Probe {
-    /// Whether an argument is the return value.
+    /// Whether an argument is read at the return: the return value, or memory.
     #[must_use]
-    pub fn has_return_value(&self) -> bool {
+    pub fn reads_at_return(&self) -> bool {
         let arguments = self.places.iter().flat_map(|place| &place.arguments);
-        arguments.into_iter().any(|named| named.argument.base == ArgumentBase::Returned)
+        arguments
+            .into_iter()
+            .any(|named| named.argument.at_return || named.argument.base == ArgumentBase::Returned)
     }
 }
 
@@ -239,6 +241,12 @@ pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, 
                 _ => format!("{}:{of_file}", path.display()),
             };
             let returns = place.can_return;
+            let is_at_return =
+                |named: &NamedArgument| named.argument.at_return && !place.can_return;
+            if let Some(named) = arguments.iter().find(|named| is_at_return(named)) {
+                let why = "only a function has a return: probe it without an offset";
+                return Err(ProbeError::Argument { text: named.name.clone(), why });
+            }
             if place.selected_with.is_some() {
                 check_selections(function, files.pids)?;
             }

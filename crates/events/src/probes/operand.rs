@@ -16,7 +16,13 @@ pub(super) fn parse_arguments(text: &str) -> Vec<NamedArgument> {
     }
     let named = |(number, word): (usize, &String)| {
         let (argument, format) = parse_argument(word).unwrap_or((
-            Argument { base: ArgumentBase::Constant(0), loads: Vec::new(), size: 8, text: None },
+            Argument {
+                base: ArgumentBase::Constant(0),
+                loads: Vec::new(),
+                size: 8,
+                text: None,
+                at_return: false,
+            },
             Format::Unknown,
         ));
         NamedArgument { name: format!("arg{}", number + 1), argument, format }
@@ -30,7 +36,7 @@ fn parse_argument(word: &str) -> Option<(Argument, Format)> {
     let bytes: u8 = size.parse().ok().filter(|bytes| [1, 2, 4, 8].contains(bytes))?;
     let (base, loads) = parse_operand(operand)?;
     let format = if is_signed { Format::Signed(bytes) } else { Format::Unsigned(bytes) };
-    Some((Argument { base, loads, size: bytes, text: None }, format))
+    Some((Argument { base, loads, size: bytes, text: None, at_return: false }, format))
 }
 
 fn parse_signed(text: &str) -> Option<i64> {

@@ -2,6 +2,7 @@
 
 mod attach;
 mod cost;
+mod own;
 mod records;
 mod registers;
 
@@ -13,6 +14,7 @@ use aya::maps::{Array, MapData, PerCpuArray};
 
 pub use attach::ProbeLocation;
 use attach::{AttachedProgram, attach};
+use cost::FunctionKind;
 pub use cost::ProbeCost;
 pub use records::{ArgumentValue, CopiedStack, ProbeCall};
 pub use registers::Register;
@@ -61,6 +63,8 @@ pub struct Argument {
     pub size: u8,
     /// The load of a string at the end.
     pub text: Option<Load>,
+    /// Whether memory is read at the return, from the base at the call.
+    pub at_return: bool,
 }
 
 /// A probed place, and the arguments that are read there.
@@ -92,7 +96,7 @@ struct RawArgument {
     size: u8,
     is_text: u8,
     user_loads: u8,
-    unused: u8,
+    at_return: u8,
 }
 
 /// `struct probe`.
@@ -133,7 +137,9 @@ impl RawArgument {
             ArgumentBase::Register(register) => (1, 0, register.offset()),
             ArgumentBase::Returned => (2, 0, Register::returned().offset()),
         };
-        let mut raw = Self { constant, at, base, size: argument.size, ..Self::default() };
+        let at_return = u8::from(argument.at_return);
+        let mut raw =
+            Self { constant, at, base, size: argument.size, at_return, ..Self::default() };
         let most = LOADS - usize::from(argument.text.is_some());
         for (number, load) in argument.loads.iter().take(most).enumerate() {
             raw.offsets[number] = load.offset;
@@ -207,10 +213,10 @@ pub struct Probes {
     programs: LoadedObject,
     ring: RecordRing,
     sums: PerCpuArray<MapData, RawSums>,
-    /// Number of places; the map of sums has one more, for calls of this process's own function.
+    /// Number of places; the map of sums has more behind them, for calls of [`ComparedFunction`]s.
     places: u32,
-    /// The probed function of this process; taken by [`Probes::cost`].
-    own: Option<OwnFunction>,
+    /// Comparable functions, taken by [`Probes::cost`].
+    compared: Vec<ComparedFunction>,
 }
 
 impl std::fmt::Debug for Probes {
@@ -219,9 +225,12 @@ impl std::fmt::Debug for Probes {
     }
 }
 
-/// A probed function of this process, which measures the cost of a probe.
-struct OwnFunction {
+/// A probed function that this process calls to measure the cost of a probe.
+struct ComparedFunction {
     _attached: Vec<AttachedProgram>,
+    kind: FunctionKind,
+    /// Index of its sums.
+    place: u32,
     /// Nanoseconds of a call without the probe.
     bare_ns: f64,
 }
@@ -256,7 +265,8 @@ impl Probes {
         host: &Host,
     ) -> Result<Self, ProbesError> {
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        let entries = count.saturating_add(1);
+        let kinds = FunctionKind::list(places);
+        let entries = count.saturating_add(u32::try_from(kinds.len()).unwrap_or(u32::MAX));
         let programs = ["sched_process_fork", "sched_process_exec"];
         let mut loaded = ObjectLoader::new(object::PROBES, &programs)
             .follow(follow)
@@ -270,15 +280,26 @@ impl Probes {
             loaded.load_probe(name)?;
         }
         let mut table: Array<_, RawProbe> = loaded.take_map("probes")?;
-        let own = RawProbe { min_ns: u64::MAX, ..RawProbe::default() };
-        for (number, probe) in (0..).zip(places.iter().map(RawProbe::new).chain([own])) {
+        let in_kernel = |kind: &FunctionKind| u8::from(*kind == FunctionKind::Kernel);
+        let compared = kinds.keys().map(|kind| RawProbe {
+            min_ns: u64::MAX,
+            in_kernel: in_kernel(kind),
+            ..RawProbe::default()
+        });
+        for (number, probe) in (0..).zip(places.iter().map(RawProbe::new).chain(compared)) {
             table.set(number, probe, 0).map_err(BpfError::from)?;
         }
         let ring = RecordRing::take(&mut loaded)?;
         let sums = loaded.take_map("sums")?;
         loaded.start(follow)?;
-        let mut probes =
-            Self { attached: Vec::new(), programs: loaded, ring, sums, places: count, own: None };
+        let mut probes = Self {
+            attached: Vec::new(),
+            programs: loaded,
+            ring,
+            sums,
+            places: count,
+            compared: Vec::new(),
+        };
         for (number, place) in places.iter().enumerate() {
             let attached = probes.attach(&place.location, place.returns, number as u64, host);
             let attached =
@@ -286,11 +307,17 @@ impl Probes {
             probes.attached.extend(attached);
         }
         // Attached early, because the capabilities may be given up later.
-        probes.own = cost::own_function(host).and_then(|location| {
-            let bare_ns = cost::ns_per_call();
-            let attached = probes.attach(&location, true, count.into(), host).ok()?;
-            Some(OwnFunction { _attached: attached, bare_ns })
-        });
+        for (place, (kind, returns)) in (count..).zip(kinds) {
+            let bare_ns = kind.ns_per_call();
+            let attached = kind
+                .location(host)
+                .map(|location| probes.attach(&location, returns, place.into(), host));
+            // Without it the cost isn't measured.
+            if let Some(Ok(attached)) = attached {
+                let compared = ComparedFunction { _attached: attached, kind, place, bare_ns };
+                probes.compared.push(compared);
+            }
+        }
         Ok(probes)
     }
 
@@ -329,9 +356,12 @@ impl Probes {
         self.ring.drain(!self.attached.is_empty(), each).map(drop)
     }
 
-    /// Detaches the probes; records and sums remain readable.
+    /// Detaches the probes; records and sums remain readable. The probe on a return goes after the
+    /// one on its entry, so that each counted call has a return.
     pub fn stop(&mut self) {
-        self.attached.clear();
+        while let Some(last) = self.attached.pop() {
+            drop(last);
+        }
     }
 
     /// Returns the sums of each place.
@@ -356,15 +386,19 @@ impl Probes {
         self.ring.missing()
     }
 
-    /// Measures the cost of the programs on a function of this process, which takes some
-    /// milliseconds. To be called once, after [`Probes::stop`]. `None` if it can't be measured.
-    pub fn cost(&mut self) -> Option<ProbeCost> {
-        let own = self.own.take()?;
-        follow_own(self.programs.storage("tasks").ok()?).ok()?;
-        let probed_ns = cost::ns_per_call();
-        let sums = self.sums_of(self.places).ok().filter(|sums| sums.returned > 0)?;
-        let empty_ns = sums.durations.quantile(0.5);
-        Some(ProbeCost { call_ns: (probed_ns - own.bare_ns).max(0.0), empty_ns })
+    /// Measures the cost of the programs on functions that are comparable with the probed ones,
+    /// which takes some milliseconds. To be called once, after [`Probes::stop`]. One for each kind
+    /// of functions; none if it can't be measured.
+    pub fn cost(&mut self) -> Vec<ProbeCost> {
+        let follows = self.programs.storage("tasks").is_ok_and(|tasks| follow_own(tasks).is_ok());
+        let compared = std::mem::take(&mut self.compared);
+        let measure = |function: &ComparedFunction| {
+            let probed_ns = function.kind.ns_per_call();
+            let sums = self.sums_of(function.place).ok().filter(|sums| sums.calls > 0)?;
+            let empty_ns = (sums.returned > 0).then(|| sums.durations.quantile(0.5));
+            Some(ProbeCost { call_ns: (probed_ns - function.bare_ns).max(0.0), empty_ns })
+        };
+        compared.iter().filter(|_| follows).filter_map(measure).collect()
     }
 }
 

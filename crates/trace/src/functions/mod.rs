@@ -153,9 +153,9 @@ impl FunctionTracer {
         self.probes.missing().map_err(TraceError::Bpf)
     }
 
-    /// Measures for some milliseconds what a probe costs per call; `None` if that fails. Call it
+    /// Measures for some milliseconds what a probe costs per call; empty if that fails. Call it
     /// once, after the trace.
-    pub fn cost(&mut self) -> Option<ProbeCost> {
+    pub fn cost(&mut self) -> Vec<ProbeCost> {
         self.probes.cost()
     }
 }

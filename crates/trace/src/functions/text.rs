@@ -195,7 +195,7 @@ pub struct FunctionsSeen {
     /// Number of calls that didn't fit in the ring buffer, and its size in bytes.
     pub missing: (u64, u32),
     /// Cost of a probe per call.
-    pub cost: Option<ProbeCost>,
+    pub cost: Vec<ProbeCost>,
 }
 
 impl FunctionsSeen {
@@ -204,9 +204,10 @@ impl FunctionsSeen {
     pub fn json(&self) -> Value {
         let rows: Vec<_> = self.rows.iter().map(FunctionRow::json).collect();
         let mut document = json!({ "probes": rows, "missing_records": self.missing.0 });
-        if let Some(cost) = self.cost {
-            document["probe_ns_per_call"] = json!(cost.call_ns);
-            document["empty_function_ns"] = json!(cost.empty_ns);
+        if let Some([_, call_ns]) = range(self.cost.iter().map(|cost| cost.call_ns)) {
+            document["probe_ns_per_call"] = json!(call_ns);
+            let empty = range(self.cost.iter().filter_map(|cost| cost.empty_ns));
+            document["empty_function_ns"] = json!(empty.map(|[_, most]| most));
         }
         document
     }
@@ -215,7 +216,7 @@ impl FunctionsSeen {
     /// below it.
     #[must_use]
     pub fn table(&self, histograms: bool) -> String {
-        let mut into = table(&self.rows, histograms, self.cost);
+        let mut into = table(&self.rows, histograms, &self.cost);
         let (missing, ring_bytes) = self.missing;
         if missing > 0 {
             let _ = writeln!(
@@ -228,7 +229,19 @@ impl FunctionsSeen {
     }
 }
 
-fn table(rows: &[FunctionRow], histograms: bool, cost: Option<ProbeCost>) -> String {
+/// Returns the least and the greatest of several numbers; `None` of none.
+fn range(numbers: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    let wider = |[least, most]: [f64; 2], [low, high]: [f64; 2]| [least.min(low), most.max(high)];
+    numbers.map(|number| [number; 2]).reduce(wider)
+}
+
+/// Formats a range of nanoseconds in microseconds: one number if both ends look alike.
+fn microseconds([least, most]: [f64; 2]) -> String {
+    let [least, most] = [least, most].map(|ns| format!("{:.1}", ns / 1e3));
+    if least == most { format!("{most} us") } else { format!("{least} to {most} us") }
+}
+
+fn table(rows: &[FunctionRow], histograms: bool, cost: &[ProbeCost]) -> String {
     let mut into =
         String::from("   total ms     calls    mean us     p50 us     p99 us     max us  probe\n");
     for row in rows {
@@ -244,13 +257,17 @@ fn table(rows: &[FunctionRow], histograms: bool, cost: Option<ProbeCost>) -> Str
     into.push('\n');
     let noun = |calls: u64| if calls == 1 { "call" } else { "calls" };
     let calls: u64 = rows.iter().map(|row| row.sums.calls).sum();
-    if let Some(cost) = cost.filter(|_| calls > 0) {
+    if let Some(added) = range(cost.iter().map(|cost| cost.call_ns)).filter(|_| calls > 0) {
+        let empty = range(cost.iter().filter_map(|cost| cost.empty_ns));
+        let empty = empty.map(microseconds);
         let _ = writeln!(
             into,
-            "tare: {calls} {}; the probe added about {:.1} us to each, and an empty function is measured as {:.1} us",
+            "tare: {calls} {}; the probe added about {} to each{}",
             noun(calls),
-            cost.call_ns / 1e3,
-            cost.empty_ns / 1e3
+            microseconds(added),
+            empty.map_or_else(String::new, |empty| {
+                format!(", and an empty function is measured as {empty}")
+            })
         );
     }
     let open = rows.iter().filter(|row| row.returns);

@@ -456,9 +456,9 @@ fn leave_out_returns(probes: &mut [Probe], pids: &[i32], host: &Host) -> Result<
         let Some(file) = file else { continue };
         let hazard = hazards.entry(file).or_insert_with_key(|file| find_hazard(file, pids, host));
         let Some(hazard) = hazard.clone() else { continue };
-        if probe.has_return_value() {
+        if probe.reads_at_return() {
             return Err(Refusal::usage(format!(
-                "{}: $retval needs a probe on the return, which could end the program: {hazard}; --probe-returns sets it all the same",
+                "{}: $retval and @return need a probe on the return, which could end the program: {hazard}; --probe-returns sets it all the same",
                 probe.name
             )));
         }
