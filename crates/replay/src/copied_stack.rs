@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_64;
+use tare_format::abi::bindings::{PERF_SAMPLE_REGS_ABI_32, PERF_SAMPLE_REGS_ABI_64};
 use tare_format::record::Sample;
 use tare_symbols::{
     AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame,
@@ -76,11 +76,15 @@ impl<'a> CopiedStack<'a> {
         if recorded.abi == 0 {
             return None;
         }
+        let by_number = |number| recorded.get(number);
+        let registers = match u32::try_from(recorded.abi) {
+            Ok(PERF_SAMPLE_REGS_ABI_64) => Registers::by_perf_number(by_number),
+            Ok(PERF_SAMPLE_REGS_ABI_32) => Registers::by_perf_number_in_32_bits(by_number),
+            _ => None,
+        };
         Some(Self {
             position,
-            registers: (recorded.abi == u64::from(PERF_SAMPLE_REGS_ABI_64))
-                .then(|| Registers::by_perf_number(|number| recorded.get(number)))
-                .flatten(),
+            registers,
             space: space.cloned(),
             copy: stack.bytes,
             frame_pointers: callchain::user_part(sample).collect(),

@@ -358,7 +358,9 @@ impl Machine {
             !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
         let (kind, name, pgoff) = match mmap.path {
             path if is_code && is_jitdump(path) => return self.map_jitdump(mmap),
-            b"[vdso]" => (DsoKind::Vdso, mmap.path.to_vec(), 0),
+            // This program's own vDSO is the 64-bit one.
+            b"[vdso]" if end > u64::from(u32::MAX) => (DsoKind::Vdso, mmap.path.to_vec(), 0),
+            b"[vdso]" => (DsoKind::Anonymous, mmap.path.to_vec(), 0),
             path if has_no_file(path) && is_code => {
                 (DsoKind::PerfMap { pid: mmap.pid }, perf_map_path(mmap.pid), start)
             }

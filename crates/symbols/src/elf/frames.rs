@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, SectionHeader};
-use object::{Endianness, elf};
+use object::{Endianness, FileKind, elf};
 
 use super::sections::{Sections, Segments};
 use crate::dso::BuildId;
@@ -14,6 +14,8 @@ use crate::dso::BuildId;
 pub(crate) struct FrameTables {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) machine: elf::Machine,
+    /// Bytes of an address: 4 or 8.
+    pub(crate) address_bytes: u8,
     pub(crate) segments: Segments,
     /// Entry point of a program or of the dynamic linker; 0 if the file has none.
     pub(crate) entry: u64,
@@ -54,22 +56,35 @@ pub(crate) struct FrameSection {
 }
 
 impl FrameTables {
-    /// Reads the tables of a 64-bit file, at most `max_bytes` of them.
+    /// Reads the tables of a file, at most `max_bytes` of them.
     pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, max_bytes: u64) -> object::Result<Self> {
-        let header = elf::FileHeader64::<Endianness>::parse(data)?;
-        let reader = Sections::read(header, data)?;
+        match FileKind::parse(data)? {
+            FileKind::Elf32 => {
+                Self::of_class::<elf::FileHeader32<Endianness>, R>(data, max_bytes, 4)
+            }
+            _ => Self::of_class::<elf::FileHeader64<Endianness>, R>(data, max_bytes, 8),
+        }
+    }
+
+    fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+        data: R,
+        max_bytes: u64,
+        address_bytes: u8,
+    ) -> object::Result<Self> {
+        let header = H::parse(data)?;
+        let reader = Sections::<H, R>::read(header, data)?;
         let endian = reader.endian;
         let mut left = max_bytes;
         let mut section = |name: &[u8]| {
             let section = reader.named(name)?;
             let bytes = reader.unpacked(section, left).filter(|bytes| !bytes.is_empty())?;
             left -= bytes.len() as u64;
-            Some(FrameSection { address: section.sh_addr(endian), bytes })
+            Some(FrameSection { address: section.sh_addr(endian).into(), bytes })
         };
         let range = |name: &[u8]| {
             let section = reader.named(name)?;
-            let start = section.sh_addr(endian);
-            Some(Range { start, end: start.saturating_add(section.sh_size(endian)) })
+            let start: u64 = section.sh_addr(endian).into();
+            Some(Range { start, end: start.saturating_add(section.sh_size(endian).into()) })
         };
         let start = |name: &[u8]| range(name).map_or(0, |range| range.start);
         let eh_frame = section(b".eh_frame").unwrap_or_default();
@@ -79,7 +94,8 @@ impl FrameTables {
             build_id: reader.build_id(),
             machine: reader.machine,
             segments: Segments::read(header, data)?,
-            entry: header.e_entry(endian),
+            address_bytes,
+            entry: header.e_entry(endian).into(),
             sections: FrameSections {
                 eh_frame,
                 eh_frame_hdr,

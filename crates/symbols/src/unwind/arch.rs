@@ -1,5 +1,6 @@
 //! Properties of processors that unwinding needs. Registers have DWARF's numbers: System V psABI
-//! for x86-64, figure 3.36; DWARF for the Arm 64-bit Architecture, section 4.1.
+//! for x86-64, figure 3.36; System V psABI for Intel386, table 2.14; DWARF for the Arm 64-bit
+//! Architecture, section 4.1.
 
 use object::elf;
 
@@ -7,6 +8,8 @@ use object::elf;
 #[derive(Debug)]
 pub(super) struct Arch {
     pub(super) machine: elf::Machine,
+    /// Bytes of an address and of a word on the stack.
+    pub(super) word_bytes: u8,
     /// Number of registers tracked.
     pub(super) registers: usize,
     pub(super) stack_pointer: u8,
@@ -57,6 +60,14 @@ const SIGNAL_FRAME_X86_64: SignalFrame = SignalFrame {
     pc: 168,
 };
 
+/// `struct rt_sigframe_ia32` without its return address: three words, `siginfo` with 128 bytes, and
+/// a `ucontext` whose machine context begins at 20 (`arch/x86/include/asm/sigframe.h`,
+/// `arch/x86/include/uapi/asm/sigcontext.h`).
+const SIGNAL_FRAME_X86: SignalFrame = SignalFrame {
+    registers: &[(7, 176), (6, 180), (5, 184), (4, 188), (3, 192), (2, 196), (1, 200), (0, 204)],
+    pc: 216,
+};
+
 /// `struct rt_sigframe`: `siginfo` with 128 bytes, and a `ucontext` whose machine context begins at
 /// 176 (`arch/arm64/kernel/signal.c`, `arch/arm64/include/uapi/asm/ucontext.h`); there an address
 /// comes before the registers.
@@ -75,11 +86,12 @@ const SIGNAL_FRAME_AARCH64: SignalFrame = SignalFrame {
 
 /// Whether code begins with the instructions that a signal handler returns to.
 pub(crate) fn is_signal_return(code: &[u8]) -> bool {
-    [&X86_64, &AARCH64].iter().any(|arch| code.starts_with(arch.signal_return))
+    [&X86_64, &X86, &AARCH64].iter().any(|arch| code.starts_with(arch.signal_return))
 }
 
 pub(super) const X86_64: Arch = Arch {
     machine: elf::EM_X86_64,
+    word_bytes: 8,
     registers: 17,
     stack_pointer: 7,
     frame_pointer: 6,
@@ -92,8 +104,24 @@ pub(super) const X86_64: Arch = Arch {
     stub: Some((11, 16)),
 };
 
+/// x86 with 32 bits.
+pub(super) const X86: Arch = Arch {
+    machine: elf::EM_386,
+    word_bytes: 4,
+    registers: 9,
+    stack_pointer: 4,
+    frame_pointer: 5,
+    return_address: 8,
+    has_link_register: false,
+    // mov $173, %eax; int $0x80
+    signal_return: &[0xb8, 0xad, 0, 0, 0, 0xcd, 0x80],
+    signal_frame: SIGNAL_FRAME_X86,
+    stub: Some((11, 16)),
+};
+
 pub(super) const AARCH64: Arch = Arch {
     machine: elf::EM_AARCH64,
+    word_bytes: 8,
     registers: 32,
     stack_pointer: 31,
     frame_pointer: 29,

@@ -18,14 +18,19 @@ pub(super) struct Memory<'a> {
     /// Address of the first byte.
     pub(super) start: u64,
     pub(super) bytes: &'a [u8],
+    /// Bytes of a word: 4 or 8.
+    pub(super) word_bytes: u8,
 }
 
 impl Memory<'_> {
     #[inline]
     pub(super) fn word(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let bytes = self.bytes.get(at..)?.first_chunk()?;
-        Some(u64::from_le_bytes(*bytes))
+        let bytes = self.bytes.get(at..)?;
+        if self.word_bytes == 4 {
+            return Some(u32::from_le_bytes(*bytes.first_chunk()?).into());
+        }
+        Some(u64::from_le_bytes(*bytes.first_chunk()?))
     }
 
     /// Address after the last byte.
@@ -206,13 +211,15 @@ impl RegisterFrame {
         if fp == 0 && !self.is_exact {
             return Err(Stop::First);
         }
-        if fp < sp || fp % 8 != 0 {
+        let word_bytes = u64::from(arch.word_bytes);
+        if fp < sp || fp % word_bytes != 0 {
             return Err(Stop::Damaged);
         }
         let caller = memory.word(fp).ok_or(Stop::Unread(fp))?;
-        let pc = memory.word(fp + 8).ok_or(Stop::Unread(fp + 8))?;
+        let at = fp.saturating_add(word_bytes);
+        let pc = memory.word(at).ok_or(Stop::Unread(at))?;
         self.known = 0;
-        self.set(arch.stack_pointer, Some(fp + 16));
+        self.set(arch.stack_pointer, at.checked_add(word_bytes));
         self.set(arch.frame_pointer, Some(caller));
         self.return_to(pc, arch);
         self.is_exact = false;
@@ -222,7 +229,7 @@ impl RegisterFrame {
     /// Steps to the caller of a function that has pushed nothing: the return address is at the
     /// stack pointer.
     pub(super) fn step_out_of_leaf(&mut self, sp: u64, pc: u64, arch: &Arch) {
-        self.set(arch.stack_pointer, sp.checked_add(8));
+        self.set(arch.stack_pointer, sp.checked_add(arch.word_bytes.into()));
         self.return_to(pc, arch);
         self.is_exact = false;
     }
@@ -243,7 +250,8 @@ impl RegisterFrame {
         arch: &Arch,
         is_caller: impl Fn(u64) -> bool,
     ) -> bool {
-        let Some(sp) = self.get(arch.stack_pointer).filter(|_| !arch.has_link_register) else {
+        let is_known = arch.word_bytes == 8 && !arch.has_link_register;
+        let Some(sp) = self.get(arch.stack_pointer).filter(|_| is_known) else {
             return false;
         };
         // An interrupted trampoline may not have pushed that word yet.
@@ -308,7 +316,8 @@ impl<'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
     /// Evaluates an expression. For a register's rule, the stack starts with the CFA.
     fn value(&self, place: &ExpressionRange, cfa: Option<u64>) -> Result<u64, Stop> {
         let bytes = (self.expression)(place).ok_or(Stop::Damaged)?;
-        let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
+        let address_size = self.memory.word_bytes;
+        let encoding = Encoding { address_size, format: Format::Dwarf32, version: 5 };
         let mut evaluation = Evaluation::new(bytes, encoding);
         evaluation.set_max_iterations(MAX_OPERATIONS);
         if let Some(cfa) = cfa {
@@ -323,7 +332,9 @@ impl<'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
                     let value = self.frame.get(register).ok_or(Stop::Damaged)?;
                     evaluation.resume_with_register(Value::Generic(value))
                 }
-                Ok(EvaluationResult::RequiresMemory { address, size: 8, .. }) => {
+                Ok(EvaluationResult::RequiresMemory { address, size, .. })
+                    if size == address_size =>
+                {
                     let value = self.memory.word(address).ok_or(Stop::Unread(address))?;
                     evaluation.resume_with_memory(Value::Generic(value))
                 }

@@ -34,6 +34,14 @@ pub enum Registers {
         /// R15 (System V psABI for x86-64, figure 3.36).
         general: [u64; 16],
     },
+    /// x86 with 32 bits.
+    X86 {
+        /// Instruction pointer.
+        ip: u64,
+        /// General registers in the order of DWARF's numbers: AX, CX, DX, BX, SP, BP, SI, DI (System
+        /// V psABI for Intel386, table 2.14).
+        general: [u64; 8],
+    },
     /// ARM with 64 bits.
     Aarch64 {
         /// Program counter.
@@ -66,11 +74,26 @@ impl Registers {
         Some(Self::X86_64 { ip, general })
     }
 
+    /// Reads registers of a 32-bit thread by perf's numbers. `None` if one is missing that unwinding
+    /// needs, and on ARM.
+    #[must_use]
+    pub fn by_perf_number_in_32_bits(get: impl Fn(u32) -> Option<u64>) -> Option<Self> {
+        const ARM_PC: u32 = 32;
+        if get(ARM_PC).is_some() {
+            return None;
+        }
+        let ip = get(8)?;
+        let _sp = get(7)?;
+        let general = [0, 2, 3, 1, 7, 6, 4, 5].map(|number| get(number).unwrap_or(0));
+        Some(Self::X86 { ip, general })
+    }
+
     /// The stack pointer.
     #[must_use]
     pub fn stack_pointer(&self) -> u64 {
         match self {
             Self::X86_64 { general, .. } => general[7],
+            Self::X86 { general, .. } => general[4],
             Self::Aarch64 { general, .. } => general[31],
         }
     }

@@ -73,6 +73,7 @@ fn index_of_frame(
 fn first_frame_pointer(arch: &Arch, stack: &Stack<'_>) -> u64 {
     let frame = match stack.registers {
         super::Registers::X86_64 { general, .. } => general.get(usize::from(arch.frame_pointer)),
+        super::Registers::X86 { general, .. } => general.get(usize::from(arch.frame_pointer)),
         super::Registers::Aarch64 { general, .. } => general.get(usize::from(arch.frame_pointer)),
     };
     frame.copied().unwrap_or(0)
@@ -82,7 +83,7 @@ fn first_frame_pointer(arch: &Arch, stack: &Stack<'_>) -> u64 {
 /// instruction pointer. `None` if it doesn't match the copy.
 fn first_above(memory: &Memory<'_>, mut frame: u64, sp: u64, chain: &[u64]) -> Option<usize> {
     for (index, recorded) in chain.iter().enumerate().skip(1) {
-        let at = frame.checked_add(8)?;
+        let at = frame.checked_add(memory.word_bytes.into())?;
         if at >= sp {
             return Some(index);
         }

@@ -79,7 +79,9 @@ impl UnwindTables {
 
     /// Architecture of the code; `None` if it isn't supported.
     pub(super) fn arch(&self) -> Option<&'static Arch> {
-        [&arch::X86_64, &arch::AARCH64].into_iter().find(|arch| arch.machine == self.frames.machine)
+        [&arch::X86_64, &arch::X86, &arch::AARCH64]
+            .into_iter()
+            .find(|arch| arch.machine == self.frames.machine)
     }
 
     pub(super) fn segments(&self) -> &Segments {
@@ -95,14 +97,14 @@ impl UnwindTables {
 
     fn eh_frame(&self) -> EhFrame<Bytes<'_>> {
         let mut section = EhFrame::new(&self.frames.sections.eh_frame.bytes, LittleEndian);
-        section.set_address_size(8);
+        section.set_address_size(self.frames.address_bytes);
         section.set_vendor(Vendor::AArch64);
         section
     }
 
     fn debug_frame(&self) -> DebugFrame<Bytes<'_>> {
         let mut section = DebugFrame::new(&self.frames.sections.debug_frame.bytes, LittleEndian);
-        section.set_address_size(8);
+        section.set_address_size(self.frames.address_bytes);
         section.set_vendor(Vendor::AArch64);
         section
     }
@@ -121,7 +123,8 @@ impl UnwindTables {
     /// size calculation would overflow.
     fn sorted(&self) -> Option<ParsedEhFrameHdr<Bytes<'_>>> {
         let bytes = &self.frames.sections.eh_frame_hdr.bytes;
-        let parsed = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
+        let address_bytes = self.frames.address_bytes;
+        let parsed = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, address_bytes).ok()?;
         let entries = parsed.table().map_or(0, |table| table.iter(&self.bases).size_hint().0);
         (entries <= bytes.len()).then_some(parsed)
     }
@@ -275,9 +278,10 @@ impl UnwindTables {
         } else {
             return None;
         };
+        let word_bytes = i32::from(arch.word_bytes);
         Some(UnwindRow {
-            cfa: Cfa::Register(arch.stack_pointer, 8 + 8 * words_pushed),
-            return_address: Some(Rule::Offset(-8)),
+            cfa: Cfa::Register(arch.stack_pointer, word_bytes * (1 + words_pushed)),
+            return_address: Some(Rule::Offset(-word_bytes)),
             saved: Box::default(),
             others: Box::default(),
             is_signal_frame: false,
@@ -285,8 +289,7 @@ impl UnwindTables {
     }
 }
 
-/// Returns the functions that an ELF file's unwind tables list, sorted by address; none of a 32-bit
-/// file.
+/// Returns the functions that an ELF file's unwind tables list, sorted by address.
 pub(crate) fn functions<'d, R: ReadRef<'d>>(data: R) -> Vec<Range<u64>> {
     let frames = FrameTables::read(data, limits::UNWIND_BYTES);
     frames.map_or_else(|_| Vec::new(), |frames| UnwindTables::new(frames).functions())

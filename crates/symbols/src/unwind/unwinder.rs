@@ -209,12 +209,19 @@ impl Unwinder {
             Registers::X86_64 { ip, general } => {
                 (&arch::X86_64, RegisterFrame::new(*ip, general, &arch::X86_64))
             }
+            Registers::X86 { ip, general } => {
+                (&arch::X86, RegisterFrame::new(*ip, general, &arch::X86))
+            }
             Registers::Aarch64 { pc, general } => {
                 (&arch::AARCH64, RegisterFrame::new(*pc, general, &arch::AARCH64))
             }
         };
         cache.bound();
-        let memory = Memory { start: stack.registers.stack_pointer(), bytes: stack.copy };
+        let memory = Memory {
+            start: stack.registers.stack_pointer(),
+            bytes: stack.copy,
+            word_bytes: arch.word_bytes,
+        };
         let mut walk = Walk {
             unwinder: self,
             cache,
@@ -361,7 +368,12 @@ impl Walk<'_> {
             self.callee_frame_pointer = self.frame.get(self.arch.frame_pointer);
             let stepped = match how {
                 UnwindMethod::Row(row) => self.step(row),
-                UnwindMethod::FramePointer(_) if self.step_out_of_leaf(false) => Ok(()),
+                UnwindMethod::FramePointer(_)
+                    if self.step_out_of_system_call(mapping.dso)
+                        || self.step_out_of_leaf(false) =>
+                {
+                    Ok(())
+                }
                 UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
                 UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
                 UnwindMethod::First => return UnwindOutcome::Whole,
@@ -447,6 +459,31 @@ impl Walk<'_> {
             self.frame.step_out_of_leaf(sp, pc, self.arch);
         }
         is_caller
+    }
+
+    /// Steps out of the vDSO's function that makes the system calls of 32-bit programs
+    /// (`arch/x86/entry/vdso/vdso32/system_call.S`): it pushes CX, DX and BP. Returns whether the
+    /// code is that.
+    fn step_out_of_system_call(&mut self, dso: DsoId) -> bool {
+        const WORDS_PUSHED: u64 = 3;
+        let is_vdso = self.dsos.get(dso).is_some_and(|dso| dso.name == b"[vdso]");
+        if self.arch.word_bytes != 4 || !is_vdso || !self.frame.is_exact {
+            return false;
+        }
+        let Some(sp) = self.frame.get(self.arch.stack_pointer) else { return false };
+        for pushed in 0..=WORDS_PUSHED {
+            let at = sp.saturating_add(pushed * 4);
+            let Some(pc) = self.memory.word(at) else { return false };
+            let caller = self.space.find(pc.wrapping_sub(1)).filter(|caller| caller.is_code);
+            if caller.is_some_and(|caller| self.call_before(caller, pc).is_some()) {
+                if pushed == WORDS_PUSHED {
+                    self.frame.set(self.arch.frame_pointer, self.memory.word(sp));
+                }
+                self.frame.step_out_of_leaf(at, pc, self.arch);
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether an address is in a stub of the procedure linkage table.

@@ -131,6 +131,20 @@ int main(void) {
 }
 ";
 
+/// Spends its time in a function, and in a system call.
+const IN_32_BITS: &str = r#"
+#include <fcntl.h>
+#include <unistd.h>
+volatile unsigned long sink;
+static char bytes[1 << 20];
+__attribute__((noinline)) void spin(void) { for (long i = 0; i < 100000000; i++) sink += i; }
+__attribute__((noinline)) void reads(int file) {
+    for (int i = 0; i < 4000; i++) sink += read(file, bytes, sizeof bytes);
+}
+__attribute__((noinline)) void outer(int file) { spin(); reads(file); sink++; }
+int main(void) { outer(open("/dev/zero", O_RDONLY)); return 0; }
+"#;
+
 const GO_CALLS_C: &str = r#"
 package main
 
@@ -334,6 +348,48 @@ fn a_function_without_tables_and_frame_pointer_has_its_caller() {
         let stacks = folded(&file);
         assert!(share(&stacks, "main;copier;memcpy") > 80, "{flags:?}: {stacks:?}");
     }
+}
+
+/// Compiles a 32-bit program without frame pointers; `None` if that isn't possible here.
+fn compile_32_bits(folder: &Path, flags: &[&str]) -> Option<PathBuf> {
+    let text = folder.join("narrow.c");
+    let program = folder.join("narrow");
+    std::fs::write(&text, IN_32_BITS).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-m32", "-O1", "-fomit-frame-pointer", "-o"]).arg(&program).arg(&text).args(flags);
+    let built = cc.output().is_ok_and(|output| output.status.success());
+    if !built {
+        println!("skipped: the compiler makes no 32-bit programs");
+    }
+    built.then_some(program)
+}
+
+#[test]
+fn copied_stacks_of_32_bit_programs_are_unwound() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile_32_bits(folder.path(), &[]) else { return };
+    let file = folder.path().join("perf.data");
+    let mut command = tare();
+    command.args(["record", "-q", "-e", "cpu-clock", "--call-graph", "dwarf", "-o"]).arg(&file);
+    let output = command.arg("--").arg(program).output().unwrap();
+    if !output.status.success() {
+        return println!("skipped: can't record here: {}", stderr(&output));
+    }
+    let stacks = folded(&file);
+    assert!(share(&stacks, "main;outer;") > 90, "{stacks:?}");
+    assert!(share(&stacks, "main;outer;spin") > 5, "{stacks:?}");
+    assert!(share(&stacks, "main;outer;reads;") > 5, "{stacks:?}");
+}
+
+#[test]
+fn functions_of_a_stripped_32_bit_program_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile_32_bits(folder.path(), &["-s"]) else { return };
+    let Some(file) = record(folder.path(), "dwarf", &[program.to_str().unwrap()]) else { return };
+    let stacks = folded(&file);
+    let spin = |stack: &str| stack.rsplit(';').next().unwrap().starts_with("fun_");
+    let rows = stacks.iter().filter(|(stack, _)| spin(stack)).count();
+    assert!(share(&stacks, ";fun_") > 90 && rows <= 4, "{stacks:?}");
 }
 
 /// Go runs C on another stack: its caller's frame isn't in the copy, and words of data follow.
