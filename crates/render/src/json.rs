@@ -277,8 +277,13 @@ fn write(
 /// # Errors
 /// Fails if `out` can't be written.
 pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Safe))?;
+    json_text(out, value)?;
     writeln!(out)
+}
+
+/// Writes a value as [`json_line`] does, without the end of the line.
+pub(crate) fn json_text(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, Safe))?)
 }
 
 /// The first of a command's JSON lines.

@@ -16,6 +16,7 @@ use tare_profile::{FrameId, Profile, StringId, ThreadId};
 
 use super::sums::event_name;
 use super::{ExportFormat, ExportWriter, Exporter};
+use crate::json::json_text;
 use crate::samples::{
     CpuSwitch, FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
 };
@@ -128,7 +129,7 @@ impl TraceWriter<'_> {
         let begin =
             if std::mem::replace(self.has_begun, true) { ",\n" } else { "{\"traceEvents\":[\n" };
         self.out.write_all(begin.as_bytes())?;
-        serde_json::to_writer(&mut *self.out, event)?;
+        json_text(&mut *self.out, event)?;
         Ok(())
     }
 
@@ -297,7 +298,7 @@ impl Exporter for Chrome {
         let other = OtherData { session, losses: whole.loss_lines(), ledger };
         let begin = if *has_begun { "" } else { "{\"traceEvents\":[" };
         write!(out, "{begin}\n],\"displayTimeUnit\":\"ms\",\"otherData\":")?;
-        serde_json::to_writer(&mut *out, &other)?;
+        json_text(&mut *out, &other)?;
         writeln!(out, "}}")?;
         out.flush()
     }

@@ -15,6 +15,7 @@ use tare_profile::{EventId, FrameId, Profile, StackId, StringId, Thread, ThreadI
 
 use super::sums::event_name;
 use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
+use crate::json::json_text;
 use crate::samples::{FrameKind, FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Version of the format.
@@ -191,10 +192,9 @@ impl Exporter for Firefox {
             .keys()
             .any(|track| Some(track.event) != self.tracks.keys().next().map(|first| first.event));
         let meta = meta(whole, &self.span, &self.tracks);
-        write!(
-            self.out,
-            "{{\"meta\":{meta},\"libs\":[],\"pages\":[],\"counters\":[],\"threads\":["
-        )?;
+        self.out.write_all(b"{\"meta\":")?;
+        json_text(&mut self.out, &meta)?;
+        self.out.write_all(b",\"libs\":[],\"pages\":[],\"counters\":[],\"threads\":[")?;
         for (at, (track, samples)) in self.tracks.iter().enumerate() {
             self.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
             let writer = TrackWriter { whole, track: *track, samples, first_ns, several };
@@ -342,9 +342,9 @@ impl TrackWriter<'_> {
             tables.frame(profile, node.frame, node.inline_depth);
             Ok(())
         })?;
-        let front = self.front(&tables).to_string();
-        let front = front.strip_suffix('}').unwrap_or(&front);
-        out.write_all(front.as_bytes())?;
+        let mut front = Vec::new();
+        json_text(&mut front, &self.front(&tables))?;
+        out.write_all(front.strip_suffix(b"}").unwrap_or(&front))?;
         self.write_samples(out, &nodes)?;
         let frame = |node: StackNode| tables.frames.get_index_of(&(node.frame, node.inline_depth));
         let category = |node: StackNode| {

@@ -10,6 +10,7 @@ use tare_profile::{EventId, FrameId, Profile};
 
 use super::sums::{Sums, event_name};
 use super::{ExportFormat, ExportWriter, Exporter};
+use crate::json::json_text;
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Writes speedscope's format. Call chains are summed up, for its views 'left heavy' and
@@ -106,7 +107,7 @@ impl Exporter for Speedscope {
             active: 0,
             tare: RecordingInfo { losses, ledger: whole.ledger },
         };
-        serde_json::to_writer(&mut self.out, &document)?;
+        json_text(&mut self.out, &document)?;
         writeln!(self.out)?;
         self.out.flush()
     }

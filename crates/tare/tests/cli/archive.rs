@@ -227,7 +227,7 @@ fn signals_remove_the_unpacked_archive() {
     std::fs::create_dir(&unpacked).unwrap();
     let left = || std::fs::read_dir(&unpacked).unwrap().count();
     for number in [Signal::INT, Signal::TERM, Signal::HUP] {
-        // It blocks in the middle of its output, as nobody reads it.
+        // It blocks in the middle of its output: the pipe has no reader.
         let mut script = tare();
         script.args(["script", "-F", "+srcline", "-i", "all.tar.zst"]).env("TMPDIR", &unpacked);
         let script = script.current_dir(recorded.path()).env_remove("HOME").stdout(Stdio::piped());

@@ -36,6 +36,24 @@ fn json_lines(text: &[u8]) -> Vec<Value> {
 }
 
 #[test]
+fn names_cannot_control_a_terminal() {
+    let recording = RecordingFolder::new();
+    let folder = tempfile::tempdir().unwrap();
+    // CSI as one character, which JSON allows in a string, and the end of a right-to-left override.
+    let program = folder.path().join("a\u{9b}31m\u{202e}b");
+    std::fs::copy(workload("mix"), &program).unwrap();
+    let recorded =
+        recording.run(&["-g", "-F", "999", "--", program.to_str().unwrap(), "0.1", "90", "2"]);
+    assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
+    for format in ["folded", "jsonl", "speedscope", "firefox", "chrome"] {
+        let text = String::from_utf8(export(format, &recording.file(), &[])).unwrap();
+        let is_unsafe = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert_eq!(text.find(is_unsafe), None, "{format}: {text:?}");
+        assert!(text.contains("31m"), "{format}: {text}");
+    }
+}
+
+#[test]
 fn every_text_format_has_the_sums_of_the_report() {
     let recording = RecordingFolder::new();
     let mix = workload("mix");

@@ -140,9 +140,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     show(record, &ended.finished);
     // From here on a signal ends tare: the recording is whole.
     drop(signals);
-    if let Some(flame) = &record.output.flame {
-        draw(flame, record, &ended.finished)?;
-    }
+    record.output.flame.iter().try_for_each(|flame| draw(flame, record, &ended.finished))?;
     Ok(exit(record, &ended))
 }
 
