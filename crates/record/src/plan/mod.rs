@@ -520,3 +520,26 @@ fn sample_like(attr: &mut Attr, leader: &Attr) {
     attr.sample_stack_user = leader.sample_stack_user;
     attr.flags.set(Flags::WRITE_BACKWARD, leader.flags.contains(Flags::WRITE_BACKWARD));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_changed_limit_on_frames_is_stated() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("proc/sys/kernel");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut options = RecorderOptions::default();
+        options.sampling.call_graph = CallGraph::FramePointer;
+        let stated = |options: &RecorderOptions, limit: &str| {
+            std::fs::write(folder.join("perf_event_max_stack"), limit).unwrap();
+            changed_max_stack(options, &Host::at(root.path()))
+        };
+        let limits = ["127\n", "512\n", "64\n", "100000\n"];
+        let found = limits.map(|limit| stated(&options, limit));
+        assert_eq!(found, [None, Some(512), Some(64), None], "the last is above the attribute's");
+        options.sampling.call_graph = CallGraph::No;
+        assert_eq!(stated(&options, "512\n"), None);
+    }
+}
