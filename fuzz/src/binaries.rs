@@ -92,14 +92,19 @@ pub(crate) fn unwind(input: &[u8]) {
         for ip in addresses() {
             let mut general = [STACK + 64; 16];
             general[7] = STACK;
-            let registers = Registers::X86_64 { ip, general };
-            let stack = Stack {
-                registers: &registers,
-                copy: &copy,
-                frame_pointers: &[ip, ip.wrapping_add(1)],
-            };
-            found.clear();
-            black_box(unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut found));
+            let mut narrow = [STACK + 64; 8];
+            narrow[4] = STACK;
+            for registers in
+                [Registers::X86_64 { ip, general }, Registers::X86 { ip, general: narrow }]
+            {
+                let stack = Stack {
+                    registers: &registers,
+                    copy: &copy,
+                    frame_pointers: &[ip, ip.wrapping_add(1)],
+                };
+                found.clear();
+                black_box(unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut found));
+            }
             black_box(unwinder.keeps_frame_pointer(
                 &mut cache,
                 &dsos,

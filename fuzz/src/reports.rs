@@ -20,7 +20,8 @@ use tare_replay::{
 use tare_symbols::SymbolOptions;
 use tare_trace::lock::{LockKey, RecordedLocks, UnfinishedWaits, lock_document, lock_table};
 use tare_trace::sched::{
-    Sched, SchedOptions, Task, Tracepoints, cpu_table, sorted_tasks, sums_document, task_table,
+    Sched, SchedOptions, Task, Tracepoints, cpu_table, rows_by_command, rows_by_thread,
+    sorted_tasks, sums_document, task_table,
 };
 
 use crate::input_file::with_file;
@@ -252,11 +253,13 @@ pub(crate) fn export(input: &[u8]) {
             assert_eq!(check(&written), Ok(()), "{:.200}", String::from_utf8_lossy(&written));
         }
         sched.finish(None);
-        let tasks = sorted_tasks(&sched, tare_trace::sched::SortKey::Runtime);
+        let by = tare_trace::sched::SortKey::Runtime;
+        let tasks = sorted_tasks(&sched, by);
+        let tables = [rows_by_thread(&sched, by), rows_by_command(&sched, by)];
         let rows = locks.rows(LockKey::Total, &Default::default());
         let unfinished = UnfinishedWaits::default();
-        let texts =
-            [task_table(&tasks), cpu_table(&sched, true), lock_table(&rows, &unfinished, true)];
+        let mut texts = vec![cpu_table(&sched, true), lock_table(&rows, &unfinished, true)];
+        texts.extend(tables.iter().map(|rows| task_table(rows)));
         texts.iter().for_each(|text| assert_eq!(strict::plain(text.as_bytes()), Ok(())));
         let locks = lock_document(&rows, &unfinished, (0, 0));
         for document in [sums_document(&sched, &tasks, true, 0), locks] {
