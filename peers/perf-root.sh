@@ -65,14 +65,18 @@ need_sources() {
 }
 
 # in_perf_root COMMAND…: runs a command in the installed system, in the folder of this project, with the kernel's file
-# systems and /tmp of this machine. The mounts end with the command.
+# systems and an empty /tmp. The mounts, and the files of /tmp, end with the command.
 in_perf_root() {
     # shellcheck disable=SC2016 # the inner shells expand these
-    unshare --mount --propagation private bash -c '
-        root=$1 project=$2
-        shift 2
-        mkdir -p "$root$project"
-        for folder in /proc /sys /dev /tmp "$project"; do mount --rbind "$folder" "$root$folder"; done
-        exec chroot "$root" env PATH=/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C.UTF-8 bash -c "cd \"\$0\" && exec \"\$@\"" "$project" "$@"
-    ' in_perf_root "$perf_root/system" "$PWD" "$@"
+    unshare --mount --propagation private bash -e -c '
+        root=$1 project=$2 target=$3
+        shift 3
+        for folder in /proc /sys /dev; do mount --rbind "$folder" "$root$folder"; done
+        mount -t tmpfs tmpfs "$root/tmp"
+        for folder in "$project" "$target"; do
+            mkdir -p "$root$folder"
+            mount --bind "$folder" "$root$folder"
+        done
+        exec chroot "$root" env -u TMPDIR PATH=/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C.UTF-8 bash -c "cd \"\$0\" && exec \"\$@\"" "$project" "$@"
+    ' in_perf_root "$perf_root/system" "$PWD" "$(readlink -f target)" "$@"
 }

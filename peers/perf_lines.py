@@ -22,7 +22,7 @@ PATTERNS = {
     "profile": r"\d+\.\d+\s*%|^\s*[\d.]+,| Percent +\|| Samples +\|| Period +\||PerfTop",
     "counts": r"^\s*\d[\d,.]*[\s,;:]+\S|<not (supported|counted)>|\"counter-value\"|^\s*[\d.]+[;,: ]\s*(\d+|<not)",
     "samples": r"\d+\.\d{3,}: |PERF_RECORD_|^\s*\d+\.\d{6}|^\s*\d+ \d+\.\d+",
-    "calls": r"\w+ ?\(.*\)|Summary of events|max us +call|--- \w+:\w+ ",
+    "calls": r"\w+ ?\(.*\)|\w\(.*<unfinished|Summary of events|max us +call|--- (\w+:\w+|\w+-fault) ",
     "text": r"\S",
 }
 LOAD = """

@@ -58,7 +58,12 @@ pub(crate) fn stat(input: &[u8]) {
         value: if bits & 4 == 0 { Value::Counted(value) } else { Value::NotCounted(None) },
         running_ns: u64::from_le_bytes(*number),
         running_share: 0.5,
-        metric: (bits & 8 != 0).then(|| Metric { value, unit: name(), percent: bits & 16 != 0 }),
+        metric: (bits & 8 != 0).then(|| Metric {
+            value,
+            unit: name(),
+            percent: bits & 16 != 0,
+            named: None,
+        }),
         repeated: false,
         spread: None,
         runs: vec![value],

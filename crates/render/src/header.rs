@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use tare_format::abi::{Attr, Sampling};
-use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
+use tare_format::file::features::{
+    ARCH, CPUDESC, CPUID, Compression, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION,
+};
 use tare_format::file::{Description, Features, RecordedEvent};
 use tare_format::{hex, printable};
 
@@ -62,6 +64,10 @@ pub fn header(
             "# sample duration : {:10.3} ms",
             last_ns.saturating_sub(first_ns) as f64 / 1e6
         )?;
+    }
+    if let Ok(Compression { kind, level, ratio, .. }) = features.compression() {
+        let name = if kind == 1 { "Zstd" } else { "Unknown" };
+        writeln!(out, "# compressed : {name}, level = {level}, ratio = {ratio}")?;
     }
     if is_full { write_long_parts(out, features) } else { Ok(()) }
 }

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 use tare_format::abi::Sampling;
+use tare_format::file::Features;
 use tare_format::ledger::Ledger;
 use tare_format::record::Sample;
 use tare_profile::Losses;
@@ -26,6 +27,7 @@ use crate::error::ScriptError;
 use crate::lines::LineBuffer;
 use crate::options::ScriptOptions;
 use crate::pending::{may_have_lines, threads};
+use crate::perf_json;
 
 /// Version of the layout: see [`json_header`].
 const VERSION: u32 = 1;
@@ -46,37 +48,37 @@ enum JsonLine<'a> {
 /// A sample. Fields that the event doesn't record are left out, except `comm`, which is then null.
 /// Addresses are hexadecimal strings, because JavaScript's numbers hold integers of 53 bits only.
 #[derive(Serialize)]
-struct JsonSample {
+pub(crate) struct JsonSample {
     event: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    time_ns: Option<u64>,
-    comm: Option<String>,
+    pub(crate) time_ns: Option<u64>,
+    pub(crate) comm: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tid: Option<i32>,
+    pub(crate) tid: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cpu: Option<u32>,
+    pub(crate) cpu: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<u64>,
     #[serde(flatten)]
-    at: Option<JsonFrame>,
+    pub(crate) at: Option<JsonFrame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     addr: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<String>,
+    pub(crate) trace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    callchain: Option<Vec<JsonFrame>>,
+    pub(crate) callchain: Option<Vec<JsonFrame>>,
 }
 
 /// An address of code with its symbol, file and source line.
 #[derive(Default, Serialize)]
-struct JsonFrame {
-    ip: String,
-    symbol: Option<String>,
+pub(crate) struct JsonFrame {
+    pub(crate) ip: String,
+    pub(crate) symbol: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
-    dso: Option<String>,
+    pub(crate) dso: Option<String>,
     /// The reason why there is no symbol.
     #[serde(skip_serializing_if = "Option::is_none")]
     unresolved: Option<String>,
@@ -100,6 +102,15 @@ struct JsonFrame {
 /// Maximum number of samples that wait for debug info.
 const WAITING: usize = 1 << 14;
 
+/// How the samples are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonLayout {
+    /// tare's objects, one per line.
+    Lines,
+    /// One document, as `perf data convert --to-json` writes it.
+    PerfDocument,
+}
+
 /// Prints each sample as a JSON object.
 pub struct JsonSink<'a, W> {
     options: &'a ScriptOptions,
@@ -110,16 +121,27 @@ pub struct JsonSink<'a, W> {
     samples: u64,
     /// Samples that wait for debug info.
     waiting: Vec<JsonSample>,
+    layout: JsonLayout,
+    /// Number of samples that were added to `lines`.
+    added: u64,
 }
 
 impl<'a, W: Write> JsonSink<'a, W> {
-    /// Prints the object that describes the output.
+    /// Prints the start of the output: an object that describes it, or the document's first line.
     ///
     /// # Errors
     /// Fails if `out` can't be written.
-    pub fn new(options: &'a ScriptOptions, filter: SampleFilter, out: W) -> io::Result<Self> {
+    pub fn new(
+        options: &'a ScriptOptions,
+        filter: SampleFilter,
+        out: W,
+        layout: JsonLayout,
+    ) -> io::Result<Self> {
         let mut lines = LineBuffer::new(out);
-        json_header(lines.text(), VERSION, "tare script")?;
+        match layout {
+            JsonLayout::Lines => json_header(lines.text(), VERSION, "tare script")?,
+            JsonLayout::PerfDocument => lines.text().extend_from_slice(perf_json::BEGIN),
+        }
         Ok(Self {
             options,
             filter,
@@ -128,6 +150,8 @@ impl<'a, W: Write> JsonSink<'a, W> {
             chain: Vec::new(),
             samples: 0,
             waiting: Vec::new(),
+            layout,
+            added: 0,
         })
     }
 
@@ -171,10 +195,20 @@ impl<'a, W: Write> JsonSink<'a, W> {
             callchain: has_chain.then(|| self.callchain(machine, pid)),
         };
         if !self.options.inline {
-            return json_line(self.lines.text(), &JsonLine::Sample(Box::new(line)));
+            return self.add_line(line);
         }
         self.waiting.push(line);
         if self.waiting.len() < WAITING { Ok(()) } else { self.add_waiting(machine) }
+    }
+
+    fn add_line(&mut self, line: JsonSample) -> io::Result<()> {
+        let is_first = self.added == 0;
+        self.added += 1;
+        let text = self.lines.text();
+        match self.layout {
+            JsonLayout::Lines => json_line(text, &JsonLine::Sample(Box::new(line))),
+            JsonLayout::PerfDocument => perf_json::add_sample(text, &line, is_first),
+        }
     }
 
     /// Returns the frames of the call chain, up to the first return address that isn't in code.
@@ -212,9 +246,18 @@ impl<'a, W: Write> JsonSink<'a, W> {
                 debug_info.locate(frame);
             }
             line.callchain = line.callchain.map(|chain| debug_info.expand(chain));
-            json_line(self.lines.text(), &JsonLine::Sample(Box::new(line)))?;
+            self.add_line(line)?;
         }
         Ok(())
+    }
+
+    /// Ends a document of perf with the recording's headers.
+    ///
+    /// # Errors
+    /// Fails if the output can't be written.
+    pub fn finish_document(mut self, features: &Features) -> io::Result<()> {
+        perf_json::add_end(self.lines.text(), features)?;
+        self.lines.flush()
     }
 
     /// Prints the object after the last sample.

@@ -20,12 +20,13 @@ mod lines;
 mod options;
 mod outputs;
 mod pending;
+mod perf_json;
 mod printer;
 mod records;
 mod text;
 
 pub use error::ScriptError;
-pub use json::JsonSink;
+pub use json::{JsonLayout, JsonSink};
 pub use options::{PrintedRecords, ScriptOptions, TimeBase};
 pub use outputs::OpenEventOutput;
 pub use text::{HeaderWriter, TextSink};

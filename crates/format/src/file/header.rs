@@ -4,6 +4,8 @@ use crate::bytes::{Cursor, Endian};
 
 /// Bytes of a pipe's header, and of the fields that both headers share.
 pub(super) const PIPE_HEADER_SIZE: usize = 16;
+/// Bytes of a file's header before its first field about features.
+pub(super) const HEADER_SIZE_WITHOUT_FEATURES: usize = 72;
 /// Bytes of a file's header.
 pub(super) const FILE_HEADER_SIZE: usize = 104;
 

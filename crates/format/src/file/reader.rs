@@ -7,7 +7,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use super::compression::Unpacker;
 use super::description::Description;
 use super::features;
-use super::header::{FILE_HEADER_SIZE, FileHeader, Header, PIPE_HEADER_SIZE};
+use super::header::{
+    FILE_HEADER_SIZE, FileHeader, HEADER_SIZE_WITHOUT_FEATURES, Header, PIPE_HEADER_SIZE,
+};
 use super::loss::{LossReason, Losses};
 use super::window::Window;
 use crate::bytes::Endian;
@@ -22,9 +24,6 @@ pub enum OpenError {
     /// It doesn't start with the magic number of `perf.data`.
     #[error("not a perf.data file")]
     NotPerfData,
-    /// It has the format of 2009 to 2012.
-    #[error("a perf.data file of version 1, which perf wrote until 2012")]
-    Version1,
     /// The header ends early.
     #[error("the header of the perf.data file is truncated")]
     CutHeader,
@@ -319,7 +318,13 @@ impl<R: Read + Seek> Reader<R> {
             return Ok(Self::new(source, size, None, endian, Header::Pipe));
         }
         let mut bytes = [0; FILE_HEADER_SIZE - PIPE_HEADER_SIZE];
-        source.read_exact(&mut bytes).map_err(cut_header)?;
+        // Of the first version's headers, some end before the bits of the features.
+        let length = if size == HEADER_SIZE_WITHOUT_FEATURES as u64 {
+            HEADER_SIZE_WITHOUT_FEATURES - PIPE_HEADER_SIZE
+        } else {
+            bytes.len()
+        };
+        source.read_exact(&mut bytes[..length]).map_err(cut_header)?;
         let header = FileHeader::decode(&bytes, endian).ok_or(OpenError::CutHeader)?;
         let file_size = source.seek(SeekFrom::End(0))?;
         let (description, losses) = setup::read(&mut source, header, endian, file_size)?;
@@ -338,7 +343,9 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// Reads the magic number and the header's size. Returns the byte order and that size.
+/// Reads the magic number and the header's size. Returns the byte order and that size. Version 1,
+/// which perf wrote until 2012, has the same bytes as magic number in both byte orders: there, the
+/// order is the one that makes the size a small number.
 fn read_magic(source: &mut impl Read) -> Result<(Endian, u64), OpenError> {
     let mut magic = [0; 8];
     let mut size = [0; 8];
@@ -346,13 +353,15 @@ fn read_magic(source: &mut impl Read) -> Result<(Endian, u64), OpenError> {
         io::ErrorKind::UnexpectedEof => OpenError::NotPerfData,
         _ => OpenError::Io(error),
     })?;
-    let endian = match &magic {
-        b"PERFILE2" => Endian::Little,
-        b"2ELIFREP" => Endian::Big,
-        b"PERFFILE" | b"ELIFFREP" => return Err(OpenError::Version1),
-        _ => return Err(OpenError::NotPerfData),
-    };
+    if ![b"PERFILE2", b"2ELIFREP", b"PERFFILE"].contains(&&magic) {
+        return Err(OpenError::NotPerfData);
+    }
     source.read_exact(&mut size).map_err(cut_header)?;
+    let endian = match &magic {
+        b"2ELIFREP" => Endian::Big,
+        b"PERFFILE" if u64::from_le_bytes(size) > u64::from(u32::MAX) => Endian::Big,
+        _ => Endian::Little,
+    };
     Ok((endian, endian.u64(size)))
 }
 

@@ -19,7 +19,7 @@ mod tests;
 pub use aggregate::{Aggregation, CountOutcome, CountRow, Key, sum_counts};
 pub use counters::{Counter, CounterOptions, Counters, Inheritance, Start, Subject, needed_files};
 pub use exact::{ExactSets, plan_exact};
-pub use metric::{Metric, MetricInput, derive_metric};
+pub use metric::{Metric, MetricInput, NAMED_METRICS, NamedFigure, derive_metric};
 pub use repeated::{RepeatedCounts, RepeatedRow};
 pub use scope::{Cgroup, Location, Pairing, Scope};
 pub use snapshot::Snapshot;

@@ -309,3 +309,36 @@ fn ratios_need_both_counts_at_the_same_privilege_levels() {
     assert_eq!(figure(4), Some((2.5, "K/sec".to_owned())));
     assert_eq!(figure(5), Some((1.0, "/sec".to_owned())));
 }
+
+#[test]
+fn figures_have_the_names_of_perfs_metrics() {
+    let list = "cycles,instructions,task-clock,page-faults,branches,branch-misses,minor-faults";
+    let subjects: Vec<Subject> = events(list)
+        .into_iter()
+        .flat_map(|group| group.events)
+        .map(|event| Subject { event, cgroup: None })
+        .collect();
+    let counts = [2e9, 3e9, 1e9, 2500.0, 4e6, 1e6, 7.0];
+    let values: Vec<MetricInput> = counts
+        .iter()
+        .enumerate()
+        .map(|(subject, value)| MetricInput { key: Key::All, subject, value: Some(*value) })
+        .collect();
+    let named: Vec<_> = values
+        .iter()
+        .map(|count| derive_metric(&subjects, &values, *count, 2e9).unwrap().named)
+        .map(|named| named.map(|figure| (figure.name, figure.unit, figure.value)))
+        .collect();
+    let wanted = [
+        Some(("cycles_frequency", "GHz", 2.0)),
+        Some(("insn_per_cycle", "instructions", 1.5)),
+        Some(("CPUs_utilized", "CPUs", 0.5)),
+        Some(("page_faults_per_second", "faults/sec", 2500.0)),
+        Some(("branch_frequency", "M/sec", 4.0)),
+        Some(("branch_miss_rate", "%", 25.0)),
+        None,
+    ];
+    assert_eq!(named, wanted);
+    // `events` fails if a name isn't known.
+    NAMED_METRICS.iter().for_each(|(_, list)| assert!(!events(list).is_empty()));
+}

@@ -57,23 +57,49 @@ fn line_fields(columns: Columns, span: Span, line: &StatLine) -> Vec<String> {
     fields
 }
 
-/// Returns only the derived figures: a row for each key, with the columns of each figure.
+/// Returns only the values of the derived figures: a row for each key, with a column for each
+/// figure. As in perf, each column ends with a separator.
 fn metric_rows(columns: Columns, span: Span, lines: &[StatLine]) -> Vec<Vec<String>> {
     let row = |same_key: Vec<&StatLine>| {
         let mut fields = Vec::new();
         push_prefix(&mut fields, columns, span, same_key[0]);
-        for line in same_key {
-            if let Some(metric) = &line.metric {
-                fields.extend([
-                    line.event.clone(),
-                    format_metric(metric.value, metric.percent),
-                    metric.unit.clone(),
-                ]);
-            }
+        for metric in same_key.iter().filter_map(|line| line.metric.as_ref()) {
+            fields.push(match &metric.named {
+                Some(figure) => format!("{:.3}", figure.value),
+                None => format_metric(metric.value, metric.percent),
+            });
         }
+        fields.push(String::new());
         fields
     };
     group_by_key(lines).into_iter().map(row).collect()
+}
+
+/// Writes the names of the columns of [`Columns::metric_only`], with the units of the figures.
+///
+/// # Errors
+/// Fails if writing to `out` fails.
+pub fn write_metric_heading(
+    out: &mut dyn Write,
+    separator: &str,
+    columns: Columns,
+    span: Span,
+    lines: &[StatLine],
+) -> io::Result<()> {
+    let Some(same_key) = group_by_key(lines).into_iter().next() else { return Ok(()) };
+    let mut fields = Vec::new();
+    push_prefix(&mut fields, columns, span, same_key[0]);
+    // The columns of time and key have no names in perf either.
+    fields.iter_mut().for_each(String::clear);
+    for line in same_key {
+        let Some(metric) = &line.metric else { continue };
+        fields.push(match &metric.named {
+            Some(figure) => figure.heading(),
+            None => format!("{} {}", line.event, metric.unit),
+        });
+    }
+    fields.push(String::new());
+    writeln!(out, "{}", join_fields(&fields, separator))
 }
 
 fn push_prefix(fields: &mut Vec<String>, columns: Columns, span: Span, line: &StatLine) {

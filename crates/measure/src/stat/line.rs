@@ -73,13 +73,9 @@ impl StatLine {
         if self.runs.is_empty() { 100.0 } else { self.running_share * 100.0 }
     }
 
-    /// Returns the standard deviation of the mean in percent of the mean, as in perf: 0 for a mean
-    /// of 0 and for fewer than two counts. `None` if a single run was requested.
+    /// Returns [`Summary::standard_error_percent`], and 0 for an event without a count. `None` if a
+    /// single run was requested.
     pub(super) fn deviation_percent(&self) -> Option<f64> {
-        let percent = |spread: &Summary| {
-            let of_mean = spread.deviation? / (spread.runs as f64).sqrt();
-            (spread.mean != 0.0).then(|| of_mean / spread.mean.abs() * 100.0)
-        };
-        self.repeated.then(|| self.spread.as_ref().and_then(percent).unwrap_or(0.0))
+        self.repeated.then(|| self.spread.as_ref().map_or(0.0, Summary::standard_error_percent))
     }
 }

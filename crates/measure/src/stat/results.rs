@@ -8,7 +8,8 @@ use tare_events::{Event, Unavailable};
 use super::line::{StatLine, Value};
 use super::runs::{RunEnd, Runs, Times};
 use crate::count::{
-    CountOutcome, CountRow, Key, MetricInput, RepeatedCounts, RepeatedRow, Subject, derive_metric,
+    CountOutcome, CountRow, Key, Metric, MetricInput, NamedFigure, RepeatedCounts, RepeatedRow,
+    Subject, derive_metric,
 };
 use crate::statistics::Summary;
 
@@ -28,6 +29,15 @@ pub struct Description {
     pub exact: bool,
     /// Whether several runs were requested, so that spreads are shown.
     pub repeated: bool,
+    /// Names of the derived figures to show; empty for all.
+    pub metrics: Vec<String>,
+}
+
+impl Description {
+    fn shows(&self, metric: &Metric) -> bool {
+        let is_named = |figure: &NamedFigure| self.metrics.iter().any(|name| *name == figure.name);
+        self.metrics.is_empty() || metric.named.as_ref().is_some_and(is_named)
+    }
 }
 
 /// The counts of a run, or of an interval of one.
@@ -218,7 +228,8 @@ impl Results {
                 value,
                 running_ns: row.running_ns / (runs.len().max(1) as u64),
                 running_share: share,
-                metric: derive_metric(subjects, &valued, valued_row, elapsed_ns),
+                metric: derive_metric(subjects, &valued, valued_row, elapsed_ns)
+                    .filter(|metric| self.description.shows(metric)),
                 repeated: self.description.repeated,
                 spread: if self.description.repeated { Summary::from_amounts(&runs) } else { None },
                 runs,

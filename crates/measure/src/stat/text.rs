@@ -68,7 +68,10 @@ pub fn write_totals(out: &mut dyn Write, columns: Columns, results: &Results) ->
         )?;
     }
     if repeated && runs > 1 {
-        writeln!(out, "\n (mean ± standard deviation, [95% interval of the mean])")?;
+        writeln!(
+            out,
+            "\n (mean ± standard deviation, [95% interval of the mean], +- standard error of the mean)"
+        )?;
     }
     writeln!(out)
 }
@@ -224,6 +227,16 @@ fn format_name(line: &StatLine) -> String {
 }
 
 fn format_metric(metric: &Metric) -> String {
+    if let Some(figure) = &metric.named {
+        let value = figure.value;
+        let value = match figure.unit {
+            "%" => format!("{value:.2}"),
+            _ if value < 1000.0 => format!("{value:.3}"),
+            _ => format!("{value:.1}"),
+        };
+        let percent = if figure.unit == "%" { "%" } else { "" };
+        return format!("{value:>9}{percent} {}", figure.label());
+    }
     let (value, percent) = if metric.percent {
         (format!("{:.2}", metric.value), "%")
     } else {

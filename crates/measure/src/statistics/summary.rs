@@ -52,6 +52,14 @@ impl Summary {
         }
         Some(summary)
     }
+
+    /// Returns the standard error of the mean in percent of the mean, which `perf stat -r` prints:
+    /// 0 for a mean of 0 and for fewer than two runs.
+    #[must_use]
+    pub fn standard_error_percent(&self) -> f64 {
+        let error = self.deviation.map_or(0.0, |deviation| deviation / (self.runs as f64).sqrt());
+        if self.mean == 0.0 { 0.0 } else { error / self.mean.abs() * 100.0 }
+    }
 }
 
 /// Returns the value below which this share of the values lies, interpolated; `None` without

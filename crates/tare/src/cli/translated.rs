@@ -56,6 +56,25 @@ const TIMEHIST: &[Rule] = &[
     (None, "time", true, Here::Same),
 ];
 
+const MAP: &[Rule] = &[
+    INPUT,
+    FORCE,
+    VERBOSE,
+    (None, "compact", false, Here::Nothing),
+    (None, "cpus", true, Here::Name("--cpu")),
+    (None, "color-cpus", true, Here::Nothing),
+    (None, "color-pids", true, Here::Nothing),
+];
+
+const CONVERT: &[Rule] = &[
+    INPUT,
+    FORCE,
+    VERBOSE,
+    (None, "all", false, Here::Nothing),
+    (None, "time", true, Here::Same),
+    (None, "to-json", true, Here::Name("--perf-json")),
+];
+
 const CONTENTION: &[Rule] = &[
     INPUT,
     FORCE,
@@ -96,11 +115,17 @@ const CALL_EVENTS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 pub(super) fn translate(args: &mut Vec<OsString>) {
     let word = |at: usize| args.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let rest = |from: usize| args.get(from..).unwrap_or_default();
+    if (word(1), word(2)) == ("trace", "record") {
+        let words = recorded(&["-c", "1", "-e", CALL_EVENTS], rest(3));
+        args.splice(1.., words);
+        return;
+    }
+    if word(1) == "trace" {
+        return name_cpu_list(args);
+    }
     let words = match (word(1), word(2)) {
         ("sched", "record") => recorded(&["-a", "-c", "1", "-e", SCHED_EVENTS], rest(3)),
         ("lock", "record") => recorded(&["-g", "-c", "1", "-e", LOCK_EVENTS], rest(3)),
-        ("trace", "record") => recorded(&["-c", "1", "-e", CALL_EVENTS], rest(3)),
-        ("trace", "-i" | "--input") => [&["script".into()], rest(2)].concat(),
         ("sched" | "lock", "script") => [&["script".into()], rest(3)].concat(),
         ("mem", "report") => [&["report".into(), "--mem-mode".into()], rest(3)].concat(),
         ("sched", "latency" | "lat") => {
@@ -108,11 +133,32 @@ pub(super) fn translate(args: &mut Vec<OsString>) {
             read(&sorted, &first_sort_key(rest(3)), LATENCY)
         }
         ("sched", "timehist") => timehist(rest(3)),
+        ("sched", "map") => read(&["sched".into(), "--map".into()], rest(3), MAP),
+        ("data", "convert") if converts_to_json(rest(3)) => {
+            read(&["script".into()], rest(3), CONVERT)
+        }
         ("lock", "report") => read(&["lock".into(), "--kernel".into()], rest(3), LOCK_REPORT),
         ("lock", "contention" | "con") => contention(rest(3)),
         _ => return,
     };
     args.splice(1.., words);
+}
+
+/// Names `-C LIST` of `perf trace`, so that it is answered: in strace, `-C` has no value.
+fn name_cpu_list(args: &mut [OsString]) {
+    let is_list = |word: &OsString| {
+        let text = word.as_bytes();
+        text.first().is_some_and(u8::is_ascii_digit)
+            && text.iter().all(|byte| byte.is_ascii_digit() || b",-".contains(byte))
+    };
+    let is_option = |word: &&OsString| word.as_bytes().starts_with(b"-") && **word != "--";
+    let options = args.iter().skip(2).take_while(is_option);
+    let Some(at) = options.enumerate().find(|(_, word)| *word == "-C").map(|(at, _)| at + 2) else {
+        return;
+    };
+    if args.get(at + 1).is_some_and(is_list) {
+        args[at] = "--cpu".into();
+    }
 }
 
 fn recorded(first: &[&str], rest: &[OsString]) -> Vec<OsString> {
@@ -153,6 +199,11 @@ fn contention(rest: &[OsString]) -> Vec<OsString> {
         return [&first[..], &replaced(rest, CONTENTION)].concat();
     }
     read(&first, rest, CONTENTION)
+}
+
+/// Whether `perf data convert` writes JSON. Its other format isn't supported.
+fn converts_to_json(rest: &[OsString]) -> bool {
+    rest.iter().any(|word| word.as_bytes().starts_with(b"--to-json"))
 }
 
 /// Keeps the first key of `-s KEY,KEY`: tare sorts tasks by one.
@@ -249,13 +300,16 @@ mod tests {
             ("sched timehist -MVw", "sched --timehist -i perf.data --migrations --wakeups"),
             ("sched timehist --summary -ix.data", "sched --input x.data"),
             ("sched timehist --time 1,2", "sched --timehist -i perf.data --time 1,2"),
+            ("sched map --compact --cpus 0,1", "sched --map -i perf.data --cpu 0,1"),
             ("sched script -i x.data", "script -i x.data"),
+            ("data convert --to-json o -i -", "script --perf-json o --input -"),
+            ("data convert --all -f --to-json=o", "script -i perf.data --perf-json o"),
             ("lock contention", "lock --kernel -i perf.data"),
             ("lock con -ab -- sleep 1", "lock --kernel --all-cpus -- sleep 1"),
             ("lock contention -a -b -E 5 sleep 1", "lock --kernel --all-cpus --entries 5 sleep 1"),
             ("lock report -F acquired -k avg_wait", "lock --kernel -i perf.data --key avg_wait"),
             ("mem report -s mem", "report --mem-mode -s mem"),
-            ("trace -i x.data", "script -i x.data"),
+            ("trace -C 0-1,3 sleep 1", "trace --cpu 0-1,3 sleep 1"),
         ] {
             assert_eq!(translated(&format!("tare {perf}")), format!("tare {tare}"));
         }
@@ -269,8 +323,12 @@ mod tests {
         for line in [
             "tare sched -- latency",
             "tare sched -a",
+            "tare data convert --to-ctf o",
             "tare lock -- report",
             "tare trace -e open -p 1",
+            "tare trace -i x.data",
+            "tare trace -C ls -C 7",
+            "tare trace make -C 7",
             "tare stat true",
             "tare",
         ] {

@@ -10,7 +10,7 @@ use tare_format::file::Description;
 use tare_format::ledger::Ledger;
 use tare_record::own_file;
 use tare_replay::{Recording, Replay, ReplayOptions, SampleFilter};
-use tare_script::{HeaderWriter, JsonSink, OpenEventOutput, ScriptError, TextSink};
+use tare_script::{HeaderWriter, JsonLayout, JsonSink, OpenEventOutput, ScriptError, TextSink};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -18,6 +18,7 @@ use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::cli::resolved::script::{Script, ScriptForm};
 use crate::command::header;
+use crate::command::output::{create_whole, named};
 use crate::command::recording::{self, open};
 use crate::command::report::dump;
 use crate::exit::{self, Exit, Refusal};
@@ -27,14 +28,15 @@ pub(crate) fn run(raw: &raw::ScriptArgs) -> Outcome {
     let progress = ProgressLine::beside_stdout();
     let recording = open(&script.input, &mut script.symbols, &progress)?;
     script.options.sources = SourceRoot::new(&script.symbols, None);
-    match script.output {
-        ScriptForm::Header(extent) => {
+    match &script.output {
+        &ScriptForm::Header(extent) => {
             let captured = header::file_time(&script.input);
             write_text(|text| header::write_only(text, recording, captured, extent))?;
         }
-        ScriptForm::Text(extent) => text(&script, recording, extent)?,
+        &ScriptForm::Text(extent) => text(&script, recording, extent)?,
         ScriptForm::Dump => write_text(|text| dump(text, recording, &script.input))?,
         ScriptForm::Json => json(&script, recording)?,
+        ScriptForm::PerfJson(path) => perf_json(&script, recording, path)?,
     }
     Ok(Exit::Success)
 }
@@ -85,10 +87,25 @@ fn text(script: &Script, mut recording: Recording, header: Option<Extent>) -> an
 fn json(script: &Script, mut recording: Recording) -> anyhow::Result<()> {
     let filter = SampleFilter::new(script.filter.clone(), recording.description())
         .map_err(recording::refusal)?;
-    let mut sink = JsonSink::new(&script.options, filter, io::stdout().lock())?;
+    let out = io::stdout().lock();
+    let mut sink = JsonSink::new(&script.options, filter, out, JsonLayout::Lines)?;
     let losses = replay(script).run(&mut recording, &mut sink).map_err(refusal)?;
     let ledger = ledger(recording.description());
     Ok(sink.finish(&losses, ledger.as_ref())?)
+}
+
+fn perf_json(script: &Script, mut recording: Recording, path: &Path) -> anyhow::Result<()> {
+    let filter = SampleFilter::new(script.filter.clone(), recording.description())
+        .map_err(recording::refusal)?;
+    let (out, file) = create_whole(path)?;
+    let failed = || named(path);
+    let sink = JsonSink::new(&script.options, filter, out, JsonLayout::PerfDocument);
+    let mut sink = sink.with_context(failed)?;
+    let losses = replay(script).run(&mut recording, &mut sink).map_err(refusal)?;
+    let features = recording.description().features();
+    sink.finish_document(features).and_then(|()| file.publish()).with_context(failed)?;
+    tare_render::loss_lines(&losses).iter().for_each(|line| exit::say(line));
+    Ok(())
 }
 
 fn refusal(error: ScriptError) -> anyhow::Error {

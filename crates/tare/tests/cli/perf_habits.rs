@@ -244,9 +244,29 @@ fn subcommands_of_perf_run() {
         assert_eq!(status(&output), 0, "{words:?}: {output:?}");
         assert!(stdout(&output).contains("sleep"), "{words:?}: {output:?}");
     }
-    assert_eq!(run(&["sched", "map"]).status.code(), Some(2), "it has no counterpart");
+    let map = stdout(&run(&["sched", "map"]));
+    assert!(map.lines().any(|line| line.contains(" secs A0 => ")), "{map}");
+    let sums = stdout(&run(&["sched", "latency", "-H"]));
+    assert!(sums.contains("Latency Distribution Histogram"), "{sums}");
+    assert_eq!(run(&["sched", "replay"]).status.code(), Some(2), "it has no counterpart");
+    let output = run(&["data", "convert", "--to-json", "samples.json", "--force"]);
+    assert_eq!(status(&output), 0, "{output:?}");
+    let text = std::fs::read(folder.path().join("samples.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(document["linux-perf-json-version"], 1);
+    assert_eq!(document["headers"]["cmdline"][1], "sched");
+    let samples = document["samples"].as_array().unwrap();
+    assert!(samples.iter().any(|sample| sample["comm"] == "sleep" && sample["timestamp"].is_u64()));
     let output = run(&["trace", "record", "-o", "calls.data", "true"]);
     assert_eq!(status(&output), 0, "{output:?}");
+    let output = run(&["trace", "-i", "calls.data"]);
+    let lines = stdout(&output);
+    assert!(lines.contains("exit_group(0)"), "{output:?}");
+    assert!(lines.lines().any(|line| line.contains("mmap(") && line.contains(" = 0x")), "{lines}");
+    let chosen = stdout(&run(&["trace", "-e", "exit_group", "-i", "calls.data"]));
+    assert!(chosen.contains("exit_group(0)") && !chosen.contains("mmap("), "{chosen}");
+    let none = run(&["trace", "-i", "perf.data"]);
+    assert!(stderr(&none).contains("no samples of raw_syscalls"), "{none:?}");
     let output = run(&["script", "-i", "calls.data"]);
     assert!(stdout(&output).contains("raw_syscalls:sys_enter"), "{output:?}");
 }
@@ -271,6 +291,9 @@ fn calls_are_chosen_and_limited_as_by_perf() {
     assert_eq!(stderr(&trace(&["--duration", "3600000"])).matches('(').count(), 0);
     let faults = stderr(&trace(&["--no-syscalls", "-F", "all"]));
     assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
+    let both = stderr(&trace(&["--syscalls", "-e", "page-faults"]));
+    assert!(both.contains("--- minor-fault ") && both.contains("openat("), "{both}");
+    refuses(&["trace", "-C", "0", "true"], "`tare trace -p PID` or `tare trace -a`");
     let faults = stderr(&trace(&["-e", "page-faults"]));
     assert!(faults.contains("fault") && !faults.contains("openat("), "{faults}");
     assert!(stderr(&trace(&["--no-comm"])).contains("openat("), "as without it");

@@ -38,7 +38,7 @@ fn recording(name: &str) -> Scratch {
 
 /// Arguments of options; a command before the name limits the entry to it. `pid` and `tid` get this
 /// process's id, and all others 10.
-const VALUES: [(&str, &str); 69] = [
+const VALUES: [(&str, &str); 70] = [
     ("annotate cpu", "0"),
     ("annotate symbol", "main"),
     ("disassembler-style", "intel"),
@@ -98,6 +98,7 @@ const VALUES: [(&str, &str); 69] = [
     ("filter", "prev_pid!=0"),
     ("freq", "99"),
     ("max-size", "10M"),
+    ("metrics", "CPUs_utilized"),
     ("mmap-pages", "8"),
     ("output", "other"),
     ("realtime", "1"),

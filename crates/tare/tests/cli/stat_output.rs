@@ -30,6 +30,37 @@ fn repeated_runs_have_a_mean_a_deviation_and_an_interval() {
 }
 
 #[test]
+fn repeated_runs_end_with_perfs_standard_error() {
+    let output = stat(&["-r3", "-e", "task-clock", "true"]);
+    let text = stderr(&output);
+    for row in ["task-clock", "seconds time elapsed", "seconds user", "seconds sys"] {
+        let line = text.lines().find(|line| line.contains(row)).unwrap();
+        let percent = line.split_once("  ( +-").and_then(|parts| parts.1.strip_suffix("% )"));
+        assert!(percent.is_some_and(|number| number.trim().parse::<f64>().is_ok()), "{line}");
+    }
+    let once = stderr(&stat(&["-e", "task-clock", "true"]));
+    assert!(!once.contains("+-"), "{once}");
+}
+
+#[test]
+fn named_metrics_count_their_events_and_show_no_other_figure() {
+    let text = stderr(&stat(&["-M", "page_faults_per_second", "true"]));
+    let with_figure: Vec<_> = text.lines().filter(|line| line.contains('#')).collect();
+    assert!(with_figure.len() == 1 && with_figure[0].ends_with(" faults/sec"), "{text}");
+    assert!(text.contains("task-clock") && !text.contains("cycles"), "{text}");
+    let words = ["-x@", "--metric-only", "-M", "page_faults_per_second,CPUs_utilized", "true"];
+    let rows = stderr(&stat(&words));
+    let rows: Vec<_> = rows.lines().collect();
+    assert_eq!(rows[0], "faults/sec  page_faults_per_second@CPUs  CPUs_utilized@", "{rows:?}");
+    let values: Vec<f64> =
+        rows[1].trim_end_matches('@').split('@').map(|v| v.parse().unwrap()).collect();
+    assert!(rows.len() == 2 && values.len() == 2, "{rows:?}");
+    let unknown = stat(&["-M", "page_faults_per_seconds", "true"]);
+    assert_eq!(status(&unknown), 2);
+    assert!(stderr(&unknown).contains("nearest: page_faults_per_second"), "{unknown:?}");
+}
+
+#[test]
 fn only_the_time() {
     let output = stat(&["--null", "true"]);
     assert!(

@@ -8,6 +8,7 @@
 mod decode;
 mod event;
 mod json;
+mod map;
 mod perf;
 mod slices;
 mod sums;
@@ -18,6 +19,7 @@ mod tracer;
 pub use decode::{NoSchedEvents, Tracepoints};
 pub use event::{SchedAction, Slice, State, Task};
 pub use json::{JSON_VERSION, sums_document, switch_object};
+pub use map::CpuMap;
 pub use slices::{Sched, SchedOptions};
 pub use sums::{CpuSums, TaskSums, Waits};
 pub use table::{

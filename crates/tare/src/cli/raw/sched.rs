@@ -47,6 +47,10 @@ pub struct SchedArgs {
     #[arg(long, conflicts_with = "timehist", help_heading = "Report")]
     pub per_thread: bool,
 
+    /// Show the task on each CPU after each switch, like perf sched map
+    #[arg(long, conflicts_with_all = ["timehist", "hist", "json"], help_heading = "Report")]
+    pub map: bool,
+
     /// Show a histogram of waits
     #[arg(long, conflicts_with = "timehist", help_heading = "Report")]
     pub hist: bool,
@@ -56,7 +60,7 @@ pub struct SchedArgs {
         long,
         value_name = "KEY",
         default_value = "runtime",
-        conflicts_with = "timehist",
+        conflicts_with_all = ["timehist", "map"],
         help_heading = "Report"
     )]
     pub sort: SchedSort,

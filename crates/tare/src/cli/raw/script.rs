@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::definition::with_default;
 use super::{
     ChainLengthArgs, EventSwitchArgs, FilePartArgs, InlineArgs, InputArgs, NameFilterArgs,
@@ -42,6 +44,10 @@ pub struct ScriptArgs {
     #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]
     #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events", "show_cgroup_events"])]
     pub json: bool,
+
+    /// Write the JSON document of `perf data convert --to-json` to FILE (-: standard output)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "fields", "header_only", "dump_raw_trace", "per_event_dump"])]
+    pub perf_json: Option<PathBuf>,
 
     /// Parts of the file itself.
     #[command(flatten)]

@@ -79,8 +79,13 @@ options! {
         #[arg(short, long, action = clap::ArgAction::Count)]
         pub detailed: u8,
 
+        /// Count the events of these metrics of perf, and derive no other figures:
+        /// CPUs_utilized, page_faults_per_second, insn_per_cycle, ...
+        #[arg(short = 'M', long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub metrics: Vec<String>,
+
         /// Count no events, only measure time
-        #[arg(short = 'n', long = "null", conflicts_with_all = ["events", "detailed"])]
+        #[arg(short = 'n', long = "null", conflicts_with_all = ["events", "detailed", "metrics"])]
         pub null: bool,
 
         /// Never scale counts: each event gets a counter for the whole measurement, in turns over

@@ -9,7 +9,7 @@ Examples:
   tare trace --calls %file,!access --failures ./prog
   tare trace -tt -T --min-duration 10ms -p 4711
   tare trace -F all -e openat,sched:sched_process_* ./prog    with page faults and tracepoints between calls
-  tare trace --data trace.data ./prog       a file for tare script and perf
+  tare trace --data trace.data ./prog       a file for tare trace -i, tare script and perf
   tare trace -s make -j8                    number and time of a build's system calls
   tare trace -s --hist --calls %network -p 4711 --timeout 5000
   tare trace -s -a --per-cgroup --timeout 1000    the whole machine for a second, by cgroup
@@ -130,7 +130,7 @@ pub struct TraceArgs {
     )]
     pub faults: Option<String>,
 
-    /// No effect: system calls are shown by default
+    /// Show calls too, where -e names page faults only
     #[arg(long, hide = true, overrides_with = "no_syscalls")]
     pub syscalls: bool,
 
@@ -181,6 +181,18 @@ pub struct TraceArgs {
     /// Show the N slowest calls of each function
     #[arg(long, value_name = "N", requires = "functions", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=32), help_heading = "Functions")]
     pub slowest: u32,
+
+    /// Show the calls of a recording of `tare trace --data` or `perf trace record` (-: standard
+    /// input)
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["pid", "all_cpus", "command", "timeout", "summary", "with_summary", "functions", "data"],
+        help_heading = "Target"
+    )]
+    #[arg(conflicts_with_all = ["timestamps", "trace_path", "decode_fds", "stacks", "faults", "switches", "ring_size"])]
+    pub input: Option<PathBuf>,
 
     /// Tasks to trace.
     #[command(flatten)]
@@ -242,7 +254,9 @@ pub(super) fn join_string_limit(args: &mut Vec<OsString>) {
 }
 
 /// Options whose value is the next word.
-const TAKE_VALUES: [&str; 23] = [
+const TAKE_VALUES: [&str; 25] = [
+    "-i",
+    "--input",
     "--event",
     "--expr",
     "--duration",

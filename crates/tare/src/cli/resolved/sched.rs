@@ -37,6 +37,8 @@ pub(crate) enum SchedSource {
 pub(crate) enum SchedForm {
     /// A line for each switch.
     Timehist(TimehistOptions),
+    /// A line for each switch, with the task of each CPU.
+    Map,
     /// Totals per command or thread.
     Sums {
         by: SortKey,
@@ -45,6 +47,13 @@ pub(crate) enum SchedForm {
         /// Whether to print a histogram of waits.
         histogram: bool,
     },
+}
+
+impl SchedForm {
+    /// Whether lines are written while events are read, and not only totals at the end.
+    pub(crate) fn lists_switches(self) -> bool {
+        !matches!(self, Self::Sums { .. })
+    }
 }
 
 /// The resolved options of `tare sched`.
@@ -67,6 +76,8 @@ impl Sched {
         let form = if raw.timehist {
             let raw::SchedArgs { wakeups, migrations, state, next, .. } = raw;
             SchedForm::Timehist(TimehistOptions { wakeups, migrations, state, next })
+        } else if raw.map {
+            SchedForm::Map
         } else {
             let by = match raw.sort {
                 SchedSort::Max => SortKey::Max,

@@ -17,7 +17,7 @@ use crate::cli::resolved::Extent;
 use crate::exit::Refusal;
 
 /// What is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptForm {
     /// Lines, below a header of this extent.
     Text(Option<Extent>),
@@ -27,6 +27,8 @@ pub(crate) enum ScriptForm {
     Dump,
     /// A JSON object for the recording, for each sample, and for losses and the ledger.
     Json,
+    /// The document of `perf data convert --to-json`, in this file; `-` is standard output.
+    PerfJson(PathBuf),
 }
 
 /// Options of `tare script`.
@@ -114,7 +116,9 @@ fn local_time(seconds: i64) -> String {
 
 fn output(raw: &raw::ScriptArgs) -> ScriptForm {
     let extent = if raw.file.show_info { Extent::Full } else { Extent::Usual };
-    if raw.file.dump_raw_trace {
+    if let Some(path) = &raw.perf_json {
+        ScriptForm::PerfJson(path.clone())
+    } else if raw.file.dump_raw_trace {
         ScriptForm::Dump
     } else if raw.json {
         ScriptForm::Json

@@ -7,10 +7,11 @@ use std::time::Duration;
 use regex_lite::Regex;
 use tare_events::{Event, EventGroup, Sources, needs_cpu_pmu};
 use tare_format::abi::Flags;
+use tare_format::nearest::nearest_hint;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::{CpuList, Host};
 use tare_measure::compare::Metric;
-use tare_measure::count::{Aggregation, Inheritance, Pairing};
+use tare_measure::count::{Aggregation, Inheritance, NAMED_METRICS, Pairing};
 
 use crate::cli::raw;
 use crate::cli::resolved::schedule::{self, Begin};
@@ -61,6 +62,8 @@ pub struct CountedEvents {
     pub no_cpu_pmu: bool,
     /// Whether each event keeps a counter for a whole run or turn, so that no count is scaled.
     pub exact: bool,
+    /// Names of the derived figures to show; empty for all.
+    pub metrics: Vec<String>,
     /// Whether an event of `-e` that wasn't counted makes tare exit with status 3, unless a run
     /// failed.
     pub strict: bool,
@@ -244,6 +247,7 @@ impl Stat {
                 groups,
                 by_name,
                 exact: raw.events.exact,
+                metrics: raw.events.metrics.clone(),
                 strict: raw.events.strict,
             },
             target,
@@ -418,7 +422,7 @@ fn counted(
     if raw.events.null {
         return Ok((Vec::new(), true));
     }
-    let by_name = !raw.events.list.list.events.is_empty();
+    let by_name = !raw.events.list.list.events.is_empty() || !raw.events.metrics.is_empty();
     let mut groups = events::typed(&raw.events.list, sources)?;
     let parse =
         |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
@@ -427,6 +431,9 @@ fn counted(
         let counts_cpus = matches!(target, StatTarget::Cpus { .. } | StatTarget::Cgroups { .. });
         groups.extend(parse(if counts_cpus { "cpu-clock" } else { "task-clock" })?);
         groups.extend(parse(raw::DEFAULT_EVENTS)?);
+    }
+    for event in metric_events(&raw.events.metrics)? {
+        groups.extend(parse(event)?);
     }
     for more in DETAILED.iter().take(raw.events.detailed.into()) {
         groups.extend(parse(more)?);
@@ -439,6 +446,25 @@ fn counted(
         }
     }
     Ok((groups, by_name))
+}
+
+/// Returns the events of metrics, each once.
+fn metric_events(names: &[String]) -> Result<Vec<&'static str>, Refusal> {
+    let mut events = Vec::new();
+    for name in names {
+        let Some(metric) = NAMED_METRICS.iter().find(|metric| metric.0 == name) else {
+            let known = NAMED_METRICS.map(|metric| metric.0);
+            let hint = nearest_hint(name, known);
+            return Err(Refusal::usage(format!(
+                "-M {name}: unknown metric{hint} (tare has no vendor metrics; known: {})",
+                known.join(", ")
+            )));
+        };
+        events.extend(
+            metric.1.split(',').filter(|event| !events.contains(event)).collect::<Vec<_>>(),
+        );
+    }
+    Ok(events)
 }
 
 /// Applies `--all-user` and `--all-kernel`.

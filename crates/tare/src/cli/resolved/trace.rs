@@ -46,6 +46,8 @@ pub(crate) enum TraceView {
     },
     /// A line for each call.
     Calls(Box<CallLines>),
+    /// A line for each call of a recording.
+    Recorded(PathBuf, Box<CallLines>),
     /// Calls of functions.
     FunctionProbes(Box<FunctionProbes>),
     /// A recording in this file. The size of each CPU's ring buffer in bytes, if given.
@@ -132,7 +134,8 @@ struct ChosenEvents {
 }
 
 impl ChosenEvents {
-    fn parse(typed: &[String]) -> Result<Self, Refusal> {
+    /// Parses all `-e`. With `with_calls`, a list of page faults alone selects all calls too.
+    fn parse(typed: &[String], with_calls: bool) -> Result<Self, Refusal> {
         let mut signals = SignalSelection::default();
         let mut lists = Vec::new();
         for text in typed {
@@ -155,6 +158,7 @@ impl ChosenEvents {
         }
         let joined = (!lists.is_empty()).then(|| lists.join(","));
         let (typed, faults) = split_faults(joined.as_deref());
+        let typed = typed.filter(|calls| !(with_calls && calls == "none"));
         let (calls, tracepoints) = typed.as_deref().map_or(Ok(Default::default()), |text| {
             CallSelection::with_tracepoints(text)
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
@@ -169,7 +173,8 @@ impl Trace {
     /// # Errors
     /// Fails with a usage message if an option is invalid.
     pub(crate) fn new(raw: raw::TraceArgs) -> Result<Self, Refusal> {
-        let ChosenEvents { calls, tracepoints, signals, faults } = ChosenEvents::parse(&raw.calls)?;
+        let ChosenEvents { calls, tracepoints, signals, faults } =
+            ChosenEvents::parse(&raw.calls, raw.syscalls)?;
         let calls = if raw.no_syscalls { no_calls()? } else { calls };
         let wanted = PerfOptions {
             faults: Faults::parse(raw.faults.as_deref().or(faults))
@@ -183,7 +188,11 @@ impl Trace {
             },
             ..PerfOptions::default()
         };
-        let traced = TraceTarget::resolve(&raw.traced)?;
+        let traced = if raw.input.is_some() {
+            TraceTarget { command: Vec::new(), target: TraceScope::All, timeout: None }
+        } else {
+            TraceTarget::resolve(&raw.traced)?
+        };
         refuse_values_of_perf(&raw)?;
         Ok(Self {
             view: view(&raw, &traced.target, (calls, signals), wanted)?,
@@ -251,13 +260,12 @@ fn view(
     }
     let lines = line_options(raw, chosen, min_duration_ns);
     let max_lines = raw.max_events;
-    Ok(TraceView::Calls(Box::new(CallLines {
-        lines,
-        wanted,
-        ring_bytes,
-        max_lines,
-        totals: raw.with_summary,
-    })))
+    let totals = raw.with_summary;
+    let lines = Box::new(CallLines { lines, wanted, ring_bytes, max_lines, totals });
+    Ok(match &raw.input {
+        Some(input) => TraceView::Recorded(input.clone(), lines),
+        None => TraceView::Calls(lines),
+    })
 }
 
 /// Resolves which calls and signals are printed, and how.

@@ -6,8 +6,9 @@ use anyhow::Context;
 use serde_json::json;
 use tare_render::count;
 use tare_trace::sched::{
-    JSON_VERSION, Sched, SchedAction, SchedOptions, Timehist, Waits, cpu_table, histogram_lines,
-    rows_by_command, rows_by_thread, sorted_tasks, sums_document, switch_object, task_table,
+    CpuMap, JSON_VERSION, Sched, SchedAction, SchedOptions, Timehist, Waits, cpu_table,
+    histogram_lines, rows_by_command, rows_by_thread, sorted_tasks, sums_document, switch_object,
+    task_table,
 };
 
 use crate::cli::resolved::sched::{self as resolved, SchedForm};
@@ -16,14 +17,23 @@ use crate::exit::say;
 /// Bytes of text after which it is written.
 const CHUNK: usize = 1 << 16;
 
+/// Lines of text that switches become.
+enum SwitchLines {
+    Timehist(Timehist),
+    Map(CpuMap),
+    /// Objects of JSON, or only sums at the end.
+    None,
+}
+
 /// Lists context switches, or sums them up.
 pub(super) struct SchedOutput<'a> {
     options: &'a resolved::Sched,
     out: BufWriter<Box<dyn Write>>,
     sched: Sched,
-    /// `Some` if each switch becomes a line of text.
-    lines: Option<Timehist>,
+    lines: SwitchLines,
     text: Vec<u8>,
+    from_ns: u64,
+    to_ns: u64,
 }
 
 impl<'a> SchedOutput<'a> {
@@ -36,19 +46,22 @@ impl<'a> SchedOutput<'a> {
     ) -> Self {
         let mut text = Vec::new();
         let lines = match options.form {
-            SchedForm::Timehist(form) if !options.json => Some(Timehist::new(form, &mut text)),
+            SchedForm::Timehist(form) if !options.json => {
+                SwitchLines::Timehist(Timehist::new(form, &mut text))
+            }
+            SchedForm::Map => SwitchLines::Map(CpuMap::default()),
             SchedForm::Timehist(_) => {
                 text.extend_from_slice(
                     format!("{}\n", json!({ "version": JSON_VERSION })).as_bytes(),
                 );
-                None
+                SwitchLines::None
             }
-            SchedForm::Sums { .. } => None,
+            SchedForm::Sums { .. } => SwitchLines::None,
         };
-        let only_slices = matches!(options.form, SchedForm::Timehist(_));
+        let only_slices = options.form.lists_switches();
         let cpus = options.cpus.clone();
         let sched = Sched::new(SchedOptions { from_ns, to_ns, cpus, only_slices });
-        Self { options, out, sched, lines, text }
+        Self { options, out, sched, lines, text, from_ns, to_ns }
     }
 
     /// Adds an action.
@@ -58,9 +71,14 @@ impl<'a> SchedOutput<'a> {
         action: &SchedAction<'_>,
     ) -> anyhow::Result<()> {
         let slice = self.sched.add_action(time_ns, action);
-        match (&self.lines, self.options.form) {
-            (Some(lines), _) => lines.add(time_ns, action, slice.as_ref(), &mut self.text),
-            (None, SchedForm::Timehist(_)) => {
+        match (&mut self.lines, self.options.form) {
+            (SwitchLines::Timehist(lines), _) => {
+                lines.add(time_ns, action, slice.as_ref(), &mut self.text);
+            }
+            (SwitchLines::Map(map), _) if (self.from_ns..=self.to_ns).contains(&time_ns) => {
+                map.add(time_ns, action, &self.options.cpus, &mut self.text);
+            }
+            (SwitchLines::None, SchedForm::Timehist(_)) => {
                 if let Some(object) = slice.and_then(|slice| switch_object(action, &slice)) {
                     self.text.extend_from_slice(format!("{object}\n").as_bytes());
                 }
@@ -106,7 +124,9 @@ impl<'a> SchedOutput<'a> {
                     let mut waits = Waits::default();
                     tasks.iter().for_each(|task| waits.add_all(&task.waits));
                     let lines = histogram_lines(waits.buckets());
-                    text.push_str(&format!("\nwaits for a CPU, of all tasks:\n{lines}"));
+                    text.push_str(&format!(
+                        "\nCPU Wait Latency Distribution Histogram, of all tasks:\n{lines}"
+                    ));
                 }
                 self.text = text.into_bytes();
             }

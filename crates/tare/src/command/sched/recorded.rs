@@ -31,7 +31,7 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     let output = SchedOutput::new(options, BufWriter::new(out), from_ns, to_ns);
     let detail = TaskDetail::new(options, recorded);
     let mut sink = SchedSink { output, tracepoints: Tracepoints::default(), recorded, detail };
-    let reads_ahead = matches!(options.form, SchedForm::Timehist(_));
+    let reads_ahead = options.form.lists_switches();
     let options =
         ReplayOptions { detail: SampleDetail::Samples, reads_ahead, ..ReplayOptions::default() };
     let replay = Replay::new(options);

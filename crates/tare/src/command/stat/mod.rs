@@ -94,6 +94,7 @@ fn describe(stat: &Stat) -> Description {
         in_cgroup: matches!(stat.target, StatTarget::CommandInCgroup(_)),
         exact: stat.events.exact,
         repeated: stat.runs.repeated,
+        metrics: stat.events.metrics.clone(),
     }
 }
 

@@ -53,6 +53,14 @@ impl StatWriter {
         let out = &mut self.out;
         let columns = self.columns;
         let span = Span::Interval(at);
+        if let StatForm::Csv(separator) = &self.form
+            && columns.metric_only
+            && self.since_heading == 0
+        {
+            csv::write_metric_heading(out, separator, columns, span, lines)
+                .context("cannot write the results")?;
+            self.since_heading = 1;
+        }
         match &self.form {
             StatForm::Text => {
                 text::write_interval(out, columns, at, lines, &mut self.since_heading)
@@ -75,7 +83,13 @@ impl StatWriter {
         match &self.form {
             StatForm::Text => text::write_totals(out, columns, results),
             StatForm::Csv(separator) => {
-                csv::write_lines(out, separator, columns, self.total, &results.lines())
+                let lines = results.lines();
+                let heading = if columns.metric_only {
+                    csv::write_metric_heading(out, separator, columns, self.total, &lines)
+                } else {
+                    Ok(())
+                };
+                heading.and_then(|()| csv::write_lines(out, separator, columns, self.total, &lines))
             }
             StatForm::JsonLines => {
                 json_lines::write_lines(out, columns, self.total, &results.lines())

@@ -78,7 +78,7 @@ pub(super) fn run(trace: &Trace, mut session: TraceSession<'_>, wanted: &CallLin
 }
 
 /// Writes the text and empties it. `left` is the number of lines that may still be written.
-fn write_lines(
+pub(super) fn write_lines(
     out: &mut dyn Write,
     text: &mut String,
     left: &mut Option<u64>,

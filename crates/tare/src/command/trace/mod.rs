@@ -1,12 +1,14 @@
 //! `tare trace`: system calls and functions, with their durations.
 //!
 //! `live` runs a trace; `calls` prints each call, `summary` is `-s`, `functions` is `--probe`,
-//! `--kprobe` and `--usdt`, and `data` is `--data`, which records into a file.
+//! `--kprobe` and `--usdt`, `data` is `--data`, which records into a file, and `recorded` is `-i`, which
+//! reads one.
 
 mod calls;
 mod data;
 mod functions;
 pub(crate) mod live;
+mod recorded;
 mod summary;
 
 use std::borrow::Cow;
@@ -33,6 +35,7 @@ pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
     let session = || TraceSession::new(&trace.traced, Host::default());
     let outcome = match &trace.view {
         TraceView::Data(file, ring_bytes) => return data::run(&trace, file, *ring_bytes),
+        TraceView::Recorded(input, wanted) => return recorded::run(&trace, input, wanted),
         TraceView::FunctionProbes(wanted) => {
             session().and_then(|session| functions::run(&trace, session, wanted))
         }
