@@ -115,17 +115,10 @@ const CALL_EVENTS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 pub(super) fn translate(args: &mut Vec<OsString>) {
     let word = |at: usize| args.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let rest = |from: usize| args.get(from..).unwrap_or_default();
-    if (word(1), word(2)) == ("trace", "record") {
-        let words = recorded(&["-c", "1", "-e", CALL_EVENTS], rest(3));
-        args.splice(1.., words);
-        return;
-    }
-    if word(1) == "trace" {
-        return name_cpu_list(args);
-    }
     let words = match (word(1), word(2)) {
         ("sched", "record") => recorded(&["-a", "-c", "1", "-e", SCHED_EVENTS], rest(3)),
         ("lock", "record") => recorded(&["-g", "-c", "1", "-e", LOCK_EVENTS], rest(3)),
+        ("trace", "record") => recorded(&["-c", "1", "-e", CALL_EVENTS], rest(3)),
         ("sched" | "lock", "script") => [&["script".into()], rest(3)].concat(),
         ("mem", "report") => [&["report".into(), "--mem-mode".into()], rest(3)].concat(),
         ("sched", "latency" | "lat") => {
@@ -142,23 +135,6 @@ pub(super) fn translate(args: &mut Vec<OsString>) {
         _ => return,
     };
     args.splice(1.., words);
-}
-
-/// Names `-C LIST` of `perf trace`, so that it is answered: in strace, `-C` has no value.
-fn name_cpu_list(args: &mut [OsString]) {
-    let is_list = |word: &OsString| {
-        let text = word.as_bytes();
-        text.first().is_some_and(u8::is_ascii_digit)
-            && text.iter().all(|byte| byte.is_ascii_digit() || b",-".contains(byte))
-    };
-    let is_option = |word: &&OsString| word.as_bytes().starts_with(b"-") && **word != "--";
-    let options = args.iter().skip(2).take_while(is_option);
-    let Some(at) = options.enumerate().find(|(_, word)| *word == "-C").map(|(at, _)| at + 2) else {
-        return;
-    };
-    if args.get(at + 1).is_some_and(is_list) {
-        args[at] = "--cpu".into();
-    }
 }
 
 fn recorded(first: &[&str], rest: &[OsString]) -> Vec<OsString> {
@@ -309,7 +285,6 @@ mod tests {
             ("lock contention -a -b -E 5 sleep 1", "lock --kernel --all-cpus --entries 5 sleep 1"),
             ("lock report -F acquired -k avg_wait", "lock --kernel -i perf.data --key avg_wait"),
             ("mem report -s mem", "report --mem-mode -s mem"),
-            ("trace -C 0-1,3 sleep 1", "trace --cpu 0-1,3 sleep 1"),
         ] {
             assert_eq!(translated(&format!("tare {perf}")), format!("tare {tare}"));
         }
@@ -327,8 +302,6 @@ mod tests {
             "tare lock -- report",
             "tare trace -e open -p 1",
             "tare trace -i x.data",
-            "tare trace -C ls -C 7",
-            "tare trace make -C 7",
             "tare stat true",
             "tare",
         ] {

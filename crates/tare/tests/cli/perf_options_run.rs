@@ -255,7 +255,7 @@ fn each_option_of_top_that_is_perfs_runs() {
 
 /// What people type from habit of `perf trace`, `perf sched` and `perf lock`, with a part of what
 /// tare prints: the result.
-const WORKING: [(&str, &str); 24] = [
+const WORKING: [(&str, &str); 25] = [
     ("trace -S true", "execve("),
     ("trace --with-summary true", "total ms"),
     ("trace -e epoll_* true", "+++ exited with 0 +++"),
@@ -272,10 +272,11 @@ const WORKING: [(&str, &str); 24] = [
     ("trace -m 4096 true", "`--ring-size SIZE`"),
     ("trace -F all --no-syscalls true", "minor-fault {"),
     ("trace record -o trace.data true", "trace.data"),
-    ("trace -i trace.data", "raw_syscalls:sys_enter"),
+    ("trace -i trace.data", "openat(AT_FDCWD, "),
     ("sched record -o sched.data true", "sched.data"),
     ("sched latency -i sched.data", "task"),
     ("sched timehist -i sched.data", "task name"),
+    ("sched map --compact -i sched.data", " secs A0 => "),
     ("sched script -i sched.data", "sched:sched_switch"),
     ("lock record -o lock.data true", "lock.data"),
     ("lock report -i lock.data", "total ms"),
@@ -295,7 +296,7 @@ const ANSWERED: [(&str, &str); 14] = [
     ("trace --filter-pids 1 true", "`-p`"),
     ("trace --summary-mode=thread -s true", "`-s --per-thread`"),
     ("trace --max-summary 4 -s true", "`tare trace -s -o FILE CMD`"),
-    ("sched map", "`tare export --format chrome`"),
+    ("sched replay", "tare doesn't replay recorded tasks"),
     ("sched stats", "`tare sched -a`"),
     ("lock info", "`tare lock --stacks`"),
 ];

@@ -107,3 +107,32 @@ fn the_formats_of_this_kernel_are_understood() {
     println!("{} of {} formats are not understood: {failed:?}", failed.len(), formats.len());
     assert!(failed.len() * 50 <= formats.len(), "{failed:?}");
 }
+
+/// Clears the bit of the feature with the tracepoints' formats, and its entry in the table.
+fn without_formats(file: &mut [u8]) {
+    let word = |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
+    let table = usize::try_from(word(file, 40) + word(file, 48)).unwrap();
+    let bits = word(file, 72);
+    let entries = bits.count_ones() as usize;
+    let place = (bits & 0b11).count_ones() as usize - 1;
+    assert_eq!(bits & 0b10, 0b10, "HEADER_TRACING_DATA");
+    file.copy_within(table + 16 * (place + 1)..table + 16 * entries, table + 16 * place);
+    file[72..80].copy_from_slice(&(bits & !0b10).to_le_bytes());
+}
+
+#[test]
+fn tracepoints_without_formats_are_reported_by_command_and_symbol() {
+    let Some(recorded) = record(&["-e", "sched:sched_switch"]) else { return };
+    let path = recorded.path.with_extension("bare");
+    let mut file = std::fs::read(&recorded.path).unwrap();
+    let report = |path: &std::path::Path| {
+        let output = tare().args(["report", "--stdio", "-i"]).arg(path).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(report(&recorded.path).contains("Trace output"));
+    without_formats(&mut file);
+    std::fs::write(&path, file).unwrap();
+    let bare = report(&path);
+    assert!(bare.contains("Command  Shared Object") && !bare.contains("Trace output"), "{bare}");
+    assert!(bare.contains(" of event 'sched:sched_switch'"), "{bare}");
+}

@@ -11,7 +11,8 @@ use crate::exit::Refusal;
 pub struct RecordingTraits {
     /// Samples have call chains.
     pub has_callchains: bool,
-    /// All events are tracepoints: as in perf, the default sort key is then their fields.
+    /// All events are tracepoints, and the recording describes the fields of some: as in perf, the
+    /// default sort key is then the fields.
     pub only_tracepoints: bool,
 }
 

@@ -12,12 +12,14 @@ use std::path::Path;
 
 use regex_lite::Regex;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
-use tare_format::file::{Description, Header};
+use tare_format::file::{Description, Header, RecordedEvent};
 use tare_format::printable;
 use tare_kernel::host::Host;
 use tare_measure::overhead::predict::Costs;
 use tare_profile::{Losses, Profile};
-use tare_replay::{ProfileOptions, ProfileSummary, Recording, has_branches, has_callchains};
+use tare_replay::{
+    ProfileOptions, ProfileSummary, Recording, Tracepoints, has_branches, has_callchains,
+};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -223,10 +225,14 @@ pub(crate) fn dump(
 
 fn recorded(description: &Description) -> RecordingTraits {
     let events = description.events();
+    let mut tracepoints = Tracepoints::default();
+    tracepoints.learn(description);
+    let is_tracepoint = |event: &RecordedEvent| event.attr.kind == PERF_TYPE_TRACEPOINT;
     RecordingTraits {
         has_callchains: has_callchains(description),
-        only_tracepoints: !events.is_empty()
-            && events.iter().all(|event| event.attr.kind == PERF_TYPE_TRACEPOINT),
+        // Without their formats (simpleperf's recordings have none) tracepoints have no fields.
+        only_tracepoints: events.iter().all(is_tracepoint)
+            && events.iter().any(|event| tracepoints.field_names(event).is_some()),
     }
 }
 
