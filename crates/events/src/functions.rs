@@ -6,10 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_format::nearest::nearest;
-use tare_kernel::host::Host;
-use tare_kernel::selected::{SelectedImplementation, selected_implementation};
 use tare_symbols::{FileFunction, FileFunctions, count_inlined_calls};
 
+use super::selections::{NoSelection, Selections};
 use super::syntax::{glob_matches, parse_number};
 
 /// Maximum number of functions that a name or pattern may select.
@@ -80,6 +79,8 @@ pub(super) struct ProgramFile<'a> {
     functions: Option<FileFunctions>,
     /// Places at which functions are inlined, by symbol.
     inlined: Option<BTreeMap<String, usize>>,
+    /// The traced processes; none if a command or all are traced.
+    pub(super) pids: &'a [i32],
 }
 
 impl<'a> ProgramFile<'a> {
@@ -89,7 +90,7 @@ impl<'a> ProgramFile<'a> {
         if !metadata.is_file() {
             return Err(PlaceProblem::in_file(path, "not a program"));
         }
-        Ok(Self { path, bytes: metadata.len(), functions: None, inlined: None })
+        Ok(Self { path, bytes: metadata.len(), functions: None, inlined: None, pids: &[] })
     }
 
     /// Reads the file's functions, once.
@@ -141,10 +142,16 @@ impl<'a> ProgramFile<'a> {
             return Err(inlined_everywhere(path, inlined, name)
                 .unwrap_or_else(|| unknown(path, functions, name)));
         }
-        let places = if found.functions.iter().any(|function| function.is_selector) {
-            vec![selected_place(path, functions, text, name, beyond)?]
-        } else {
-            found.places(text, beyond, inlined)
+        let selector = found.functions.iter().find(|function| function.is_selector);
+        let places = match selector {
+            Some(selector) => {
+                let selections = Selections::find(path, functions, self.pids);
+                let selected = selected_place(functions, selector, &selections, text);
+                let place = selected.map_err(|why| unknown_selection(functions, name, why))?;
+                let offset = place.offset.saturating_add(beyond);
+                vec![FunctionPlace { offset, can_return: beyond == 0, ..place }]
+            }
+            None => found.places(text, beyond, inlined),
         };
         if places.len() > MAX_MATCHES {
             let why =
@@ -420,36 +427,27 @@ pub(super) fn library_path(name: &str) -> Option<PathBuf> {
     paths.into_iter().find(|path| path.is_file())
 }
 
-/// Returns the place `beyond` bytes after the implementation that is selected on this machine for a
-/// function, which the process calls in place of the symbol's code and of old versions.
+/// Returns the place of the implementation that is selected for a function, which processes call in
+/// place of the symbol's code and of old versions.
 fn selected_place(
-    path: &Path,
     functions: &FileFunctions,
-    text: &str,
-    name: &str,
-    beyond: u64,
-) -> Result<FunctionPlace, PlaceProblem> {
-    let host = Host::default();
-    let selected = |name: &str| selected_implementation(&host, path, name);
-    let offset = match selected(name) {
-        Some(SelectedImplementation::InFile(offset)) => offset,
-        Some(SelectedImplementation::Elsewhere) => {
-            let why = "this symbol selects an implementation when the program starts (IFUNC): here one of the kernel's vDSO, which can't be probed";
-            return Err(PlaceProblem::in_name(name, why));
-        }
-        None => return Err(unknown_selection(functions, name)),
-    };
-    let others = functions.functions.iter().filter(|one| one.is_selector && one.symbol != name);
-    let mut shared: Vec<String> = others
-        .filter(|one| selected(&one.symbol) == Some(SelectedImplementation::InFile(offset)))
-        .map(|one| one.symbol.clone())
-        .collect();
+    selector: &FileFunction,
+    selections: &Selections<'_>,
+    label: &str,
+) -> Result<FunctionPlace, NoSelection> {
+    let offset = selections.implementation(selector.offset)?;
+    let others = functions.functions.iter().filter(|other| {
+        other.is_selector
+            && other.symbol != selector.symbol
+            && selections.implementation(other.offset) == Ok(offset)
+    });
+    let mut shared: Vec<String> = others.map(|other| other.symbol.clone()).collect();
     shared.sort();
     shared.dedup();
     Ok(FunctionPlace {
-        offset: offset.saturating_add(beyond),
-        label: text.to_owned(),
-        can_return: beyond == 0,
+        offset,
+        label: label.to_owned(),
+        can_return: true,
         inlined: 0,
         selected_with: Some(shared),
     })
@@ -457,7 +455,7 @@ fn selected_place(
 
 /// Explains that a function selects one of several implementations when the program starts, and
 /// names implementations that may be selected.
-fn unknown_selection(functions: &FileFunctions, name: &str) -> PlaceProblem {
+fn unknown_selection(functions: &FileFunctions, name: &str, why: NoSelection) -> PlaceProblem {
     let selectors = functions.functions.iter().filter(|function| function.is_selector);
     let selectors: Vec<u64> = selectors.map(|function| function.offset).collect();
     let all = functions.functions.iter().filter(|one| !selectors.contains(&one.offset));
@@ -475,8 +473,12 @@ fn unknown_selection(functions: &FileFunctions, name: &str) -> PlaceProblem {
             format!("one of {}{more}", shown.join(", "))
         }
     };
+    let why = match why {
+        NoSelection::Unknown => "which one can't be read from a process that has loaded the file",
+        NoSelection::Differs => "the traced processes use several",
+    };
     let why = format!(
-        "this symbol selects an implementation when the program starts (IFUNC), and isn't called; tare knows the selection in libraries that it uses itself (libc, libm): probe {among}"
+        "this symbol selects an implementation when the program starts (IFUNC), and {why}: probe {among}"
     );
     PlaceProblem::in_name(name, why)
 }

@@ -17,6 +17,7 @@ mod open_error;
 mod pmu;
 pub mod probes;
 mod resolve;
+mod selections;
 mod sources;
 mod syntax;
 mod terms;

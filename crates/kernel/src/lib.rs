@@ -37,7 +37,6 @@ pub mod pseudo_file;
 pub mod ptrace;
 pub mod ring;
 pub mod schedule;
-pub mod selected;
 pub mod signals;
 #[cfg(any(test, feature = "fake"))]
 pub mod simulated;

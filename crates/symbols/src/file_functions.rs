@@ -7,9 +7,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use object::elf::STT_GNU_IFUNC;
+use object::elf::{R_AARCH64_IRELATIVE, R_X86_64_IRELATIVE, STT_GNU_IFUNC};
 use object::read::{ReadCache, ReadRef};
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolFlags, SymbolKind};
+use object::{
+    Architecture, Object, ObjectSegment, ObjectSymbol, RelocationFlags, SymbolFlags, SymbolKind,
+};
 
 use crate::debug_info::count_inlined;
 use crate::demangle::{demangle, signature};
@@ -29,6 +31,16 @@ pub struct FileFunction {
     pub symbol: String,
     /// Whether it only selects the implementation when the program starts (`STT_GNU_IFUNC`).
     pub is_selector: bool,
+}
+
+/// A word of a loaded file, in which the dynamic linker stores a selected implementation's address
+/// (`R_*_IRELATIVE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectionSlot {
+    /// The offset in the file of the function that selects, in bytes.
+    pub selector: u64,
+    /// The word's distance from the beginning of the loaded file, in bytes.
+    pub slot: u64,
 }
 
 impl FileFunction {
@@ -74,6 +86,8 @@ pub struct FileFunctions {
     pub imports: Vec<String>,
     /// Names of the libraries that the file is linked with.
     pub libraries: Vec<String>,
+    /// Where the dynamic linker stores selected implementations.
+    pub selection_slots: Vec<SelectionSlot>,
 }
 
 /// Counts the places at which the compiler inlined each function of a file, by its symbol: no probe
@@ -110,6 +124,7 @@ impl FileFunctions {
         let mut reader = FunctionReader { segments: segments(&object), all: Self::default() };
         reader.add_symbols(&object);
         reader.add_imports(&object);
+        reader.add_selection_slots(&object);
         if let Ok(Some(go)) = elf::go_functions(&cache) {
             let name = |at: u32| {
                 let rest = go.names().get(at as usize..).unwrap_or_default();
@@ -166,6 +181,26 @@ impl FunctionReader {
             {
                 let name = name.split('@').next().unwrap_or_default();
                 self.add(symbol.address(), name.into(), is_selector);
+            }
+        }
+    }
+
+    /// Adds where the dynamic linker stores selected implementations for calls within the file.
+    fn add_selection_slots<'d, R: ReadRef<'d>>(&mut self, object: &object::File<'d, R>) {
+        let wanted = match object.architecture() {
+            Architecture::X86_64 => R_X86_64_IRELATIVE,
+            Architecture::Aarch64 => R_AARCH64_IRELATIVE,
+            _ => return,
+        };
+        let start = object.segments().next().filter(|first| first.file_range().0 == 0);
+        let Some(start) = start.map(|first| first.address()) else { return };
+        let Some(relocations) = object.dynamic_relocations() else { return };
+        for (address, relocation) in relocations.take(limits::SYMBOLS) {
+            if relocation.flags() == (RelocationFlags::Elf { r_type: wanted })
+                && let Some(selector) = self.to_offset(relocation.addend().cast_unsigned())
+                && let Some(slot) = address.checked_sub(start)
+            {
+                self.all.selection_slots.push(SelectionSlot { selector, slot });
             }
         }
     }

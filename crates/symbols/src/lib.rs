@@ -82,7 +82,7 @@ pub use address_space::{AddressSpace, AddressSpaces, Mapping};
 pub use cache::SymbolCache;
 pub use debuginfod::{Artifact, Debuginfod, DownloadProgress, Servers};
 pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoRenumbering, DsoTable};
-pub use file_functions::{FileFunction, FileFunctions, count_inlined_calls};
+pub use file_functions::{FileFunction, FileFunctions, SelectionSlot, count_inlined_calls};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
 pub use kallsyms::{KallsymsLine, LOCK_SECTIONS};

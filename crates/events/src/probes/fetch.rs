@@ -263,6 +263,7 @@ mod tests {
             loads: loads.iter().copied().map(load).collect(),
             size,
             text: text.map(load),
+            at_return: false,
         };
         let register = ArgumentBase::Register(sp);
         for (text, argument) in [
@@ -281,6 +282,12 @@ mod tests {
         ] {
             assert_eq!(read(text).argument, argument, "{text}");
         }
+        let at_return = |argument| Argument { at_return: true, ..argument };
+        let text = read("text=+4(%sp):string@return");
+        assert_eq!(text.argument, at_return(expect(register, &[], 8, Some(4))));
+        assert_eq!((text.name.as_str(), text.format), ("text", Format::Text));
+        let number = read("+0(%sp):s32@return").argument;
+        assert_eq!(number, at_return(expect(register, &[0], 4, None)));
         assert_eq!(read("arg0").argument, read("$arg1").argument);
         assert_eq!((read("a=%sp").name, read("$arg1").name), ("a".to_owned(), "$arg1".to_owned()));
         let kernel = parse_argument("+0(%sp)", false).unwrap().argument;
@@ -297,6 +304,8 @@ mod tests {
             ("$arg99", "in registers"),
             ("$nothing", "after $"),
             ("%sp:u33", "types are"),
+            ("%sp@return", "reads memory"),
+            ("+0(%sp)@exit", "memory has the form"),
             ("+8%sp", "memory has the form"),
             ("+8(%sp", "memory has the form"),
             ("@main", "an address"),

@@ -148,17 +148,35 @@ pub fn list_mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
     files
 }
 
+/// What identifies a file in mappings of it.
+#[derive(Debug)]
+pub(crate) struct MappingIdentity {
+    inode: u64,
+    /// `None` if mappings have another device than the file.
+    device: Option<(u32, u32)>,
+}
+
+impl MappingIdentity {
+    /// Reads what identifies a file; `None` if it can't be read.
+    pub(crate) fn new(path: &Path) -> Option<Self> {
+        let metadata = path.metadata().ok()?;
+        let device = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+        let file_system = rustix::fs::statfs(path).ok()?.f_type;
+        let device = (!MANY_DEVICES.contains(&file_system)).then_some(device);
+        Some(Self { inode: metadata.ino(), device })
+    }
+
+    /// Whether a mapping is one of this file.
+    pub(crate) fn is_mapped_by(&self, mapping: &Mapping<'_>) -> bool {
+        mapping.inode == self.inode && self.device.is_none_or(|device| device == mapping.device)
+    }
+}
+
 /// Whether a process maps a file as code; `None` if that can't be read.
 #[must_use]
 pub fn maps_file(host: &Host, pid: i32, path: &Path) -> Option<bool> {
-    let metadata = path.metadata().ok()?;
-    let device = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
-    let file_system = rustix::fs::statfs(path).ok()?.f_type;
-    let is_by_inode = MANY_DEVICES.contains(&file_system);
+    let file = MappingIdentity::new(path)?;
     let mut is_mapped = false;
-    for_each_code_mapping(host, pid, |mapping| {
-        is_mapped |= mapping.inode == metadata.ino() && (is_by_inode || mapping.device == device);
-    })
-    .ok()?;
+    for_each_code_mapping(host, pid, |mapping| is_mapped |= file.is_mapped_by(mapping)).ok()?;
     Some(is_mapped)
 }

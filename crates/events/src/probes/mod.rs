@@ -21,13 +21,12 @@ use tare_format::nearest::join_names;
 use tare_kernel::functions::{
     ARGUMENTS, Argument, ArgumentBase, ProbeCall, ProbeLocation, ProbePlan,
 };
-use tare_kernel::host::Host;
-use tare_kernel::selected::selects_alike;
 
 use super::functions::{FunctionPlaces, PlaceProblem, ProgramFile};
 use super::syntax::parse_number;
 
 pub use fetch::Format;
+pub(crate) use files::MappingIdentity;
 pub use files::{Find, ProbeFiles, list_mapped_files, maps_file};
 pub use list::{ProbePoint, list_points};
 pub use returns::{maps_unwinder, returns_hazard};
@@ -228,6 +227,7 @@ pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, 
     let mut probes = Vec::new();
     for path in &paths {
         let mut file = ProgramFile::open(path)?;
+        file.pids = files.pids;
         let (found, name, arguments) = split_function(&mut file, function, rest)?;
         let arguments = parse_arguments(arguments.iter().copied(), true)?;
         let is_one_of_several = found.all.len() > 1 && !found.is_pattern;
@@ -247,9 +247,6 @@ pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, 
                 let why = "only a function has a return: probe it without an offset";
                 return Err(ProbeError::Argument { text: named.name.clone(), why });
             }
-            if place.selected_with.is_some() {
-                check_selections(function, files.pids)?;
-            }
             probes.push(Probe {
                 name,
                 is_one_of_several,
@@ -261,17 +258,6 @@ pub fn parse_function(text: &str, files: &ProbeFiles<'_>) -> Result<Vec<Probe>, 
         }
     }
     Ok(probes)
-}
-
-/// Checks that processes select the same implementations as this one.
-fn check_selections(function: &str, pids: &[i32]) -> Result<(), ProbeError> {
-    let host = Host::default();
-    match pids.iter().find(|pid| selects_alike(&host, **pid) != Some(true)) {
-        None => Ok(()),
-        Some(pid) => Err(ProbeError::Place(format!(
-            "{function}: this symbol selects an implementation when the program starts (IFUNC), and GLIBC_TUNABLES of process {pid} is another one than tare's or can't be read: probe the implementation by its offset (FILE:0xOFFSET)"
-        ))),
-    }
 }
 
 /// Splits the function's name, which may contain spaces, from the arguments: the longest name that

@@ -6,6 +6,7 @@ mod own;
 mod records;
 mod registers;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -307,18 +308,23 @@ impl Probes {
             probes.attached.extend(attached);
         }
         // Attached early, because the capabilities may be given up later.
-        for (place, (kind, returns)) in (count..).zip(kinds) {
+        probes.compare(kinds, host);
+        Ok(probes)
+    }
+
+    /// Probes the functions with which the probed ones are compared.
+    fn compare(&mut self, kinds: BTreeMap<FunctionKind, bool>, host: &Host) {
+        for (place, (kind, returns)) in (self.places..).zip(kinds) {
             let bare_ns = kind.ns_per_call();
             let attached = kind
                 .location(host)
-                .map(|location| probes.attach(&location, returns, place.into(), host));
+                .map(|location| self.attach(&location, returns, place.into(), host));
             // Without it the cost isn't measured.
             if let Some(Ok(attached)) = attached {
                 let compared = ComparedFunction { _attached: attached, kind, place, bare_ns };
-                probes.compared.push(compared);
+                self.compared.push(compared);
             }
         }
-        Ok(probes)
     }
 
     /// Attaches the programs to a place. The program at the return comes first, so that each
