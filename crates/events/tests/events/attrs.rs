@@ -334,7 +334,7 @@ fn terms_for_sampling_leave_the_attribute_alone() {
     for (wrong, expected) in [
         (
             "cycles/call-graph=x/",
-            "event at character 19: call-graph: expected fp, dwarf, dwarf+fp, lbr or no after =",
+            "event at character 19: call-graph: expected auto, fp, dwarf, dwarf+fp, lbr or no after =",
         ),
         (
             "cycles/branch_type=any_cal/",
