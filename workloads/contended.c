@@ -1,7 +1,7 @@
 /* contended futex|kernel WAITS MILLISECONDS: a thread waits WAITS times for a lock that another
    thread holds for MILLISECONDS, and prints the sum of its waits in nanoseconds, by its own clock.
    futex: a mutex of the C library, whose holder sleeps. kernel: the lock of an open file's
-   position, whose holder reads for that long. */
+   position, whose holder reads for that long, again and again until the thread has waited. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -57,18 +57,25 @@ __attribute__((noinline)) static long take_mutex(void) {
 static void *hold_file(void *unused) {
     for (int i = 0; i < waits; i++) {
         atomic_store(&turn, 1);
-        if (pread(file, memory, 1, 0) == 1 && lseek(file, 0, SEEK_SET) == 0 && read(file, memory, bytes) < 0)
-            exit(1);
-        await(0);
+        /* On a busy machine the other thread may come too late for the first time. */
+        while (atomic_load(&turn) == 1)
+            if (lseek(file, 0, SEEK_SET) != 0 || read(file, memory, bytes) < 0)
+                exit(1);
     }
     return unused;
 }
 
+/* Tries until it has waited: it may come between two reads. */
 __attribute__((noinline)) static long take_file(void) {
-    pause_for(2000000); /* by now the other thread reads */
-    long start = now();
-    lseek(file, 0, SEEK_CUR);
-    return now() - start;
+    long all = 0, waited = 0;
+    for (int tries = 0; tries < 500 && waited < hold_ns / 10; tries++) {
+        pause_for(2000000); /* by now the other thread reads */
+        long start = now();
+        lseek(file, 0, SEEK_CUR);
+        waited = now() - start;
+        all += waited;
+    }
+    return all;
 }
 
 /* Makes a file that takes MILLISECONDS to read, but of at most 64 MiB; in memory if possible. */

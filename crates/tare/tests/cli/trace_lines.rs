@@ -631,10 +631,24 @@ fn counts_the_records_that_a_full_ring_buffer_loses() {
         return;
     }
     let calls = workload("calls");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let script = format!(
+        "echo $$ >pid; mv pid begun; until test -e go; do sleep 0.05; done; exec {} 1 0 400000",
+        calls.display()
+    );
     let mut command = tare();
-    command.args(["trace", "--ring-size", "64K", "-e", "getppid"]);
-    command.args([calls.to_str().unwrap(), "1", "0", "200000"]);
-    let output = command.output().unwrap();
+    command.args(["trace", "--ring-size", "64K", "-e", "getppid", "--", "sh", "-c", &script]);
+    let tracer = command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let tracer = tracer.spawn().unwrap();
+    wait_until("the command runs", || at("begun").exists());
+    let pid = std::fs::read_to_string(at("begun")).unwrap();
+    // A reader that always gets a CPU in time would lose nothing, so it is stopped for a while.
+    crate::support::signal(&tracer, rustix::process::Signal::STOP);
+    std::fs::write(at("go"), "").unwrap();
+    wait_until("thousands of calls were made", || has_run_for_20_ms(pid.trim()));
+    crate::support::signal(&tracer, rustix::process::Signal::CONT);
+    let output = tracer.wait_with_output().unwrap();
     let text = stderr(&output);
     let missing: u64 = text
         .lines()
@@ -644,6 +658,16 @@ fn counts_the_records_that_a_full_ring_buffer_loses() {
     let said: u64 = said.map(|(number, _)| number.replace(',', "").parse().unwrap()).unwrap();
     let returned = text.lines().filter(|line| line.contains("getppid")).count();
     assert!(0 < missing && missing == said && returned > 100, "{missing} {said} {returned}");
+}
+
+/// Whether the workload `calls` has had a CPU for 20 ms, or has ended.
+fn has_run_for_20_ms(pid: &str) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    let Some((comm, rest)) = stat.rsplit_once(')') else { return false };
+    // Fields 14 and 15 of proc(5), in ticks of 10 ms.
+    let ticks = rest.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    comm.ends_with("(calls") && ticks >= 2
 }
 
 #[test]
