@@ -296,3 +296,53 @@ fn a_pattern_or_a_layout_that_makes_no_sense_is_refused() {
         assert_eq!(status(&output), 2, "{options:?}: {}", stderr(&output));
     }
 }
+
+/// Each name works: its column is in the header; or the message names what the samples lack.
+#[test]
+fn every_column_and_sort_key_works_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let plain = file("plain");
+    let all = file("all");
+    let with_all = "-c 1 -d -W --phys-data --data-page-size --code-page-size --transaction -T -P";
+    for (path, options) in [(&plain, "-c 1"), (&all, with_all)] {
+        let mut record = tare();
+        record.args(["record", "-q", "-e", "page-faults:u", "-o", path]);
+        record.args(options.split_whitespace()).args(["sh", "-c", "true"]);
+        let recorded = record.output().unwrap();
+        assert!(recorded.status.success(), "{recorded:?}");
+    }
+    let mut refused = 0;
+    for info in tare_render::COLUMNS {
+        for name in info.names {
+            for (path, is_plain) in [(&plain, true), (&all, false)] {
+                for words in [
+                    ["-s".to_owned(), (*name).to_owned()],
+                    ["-F".to_owned(), format!("overhead,{name}")],
+                ] {
+                    let mut report = tare();
+                    report.args(["report", "--stdio", "--no-children", "-g", "none", "-i", path]);
+                    let output = report.args(&words).output().unwrap();
+                    let said = stderr(&output);
+                    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                    if output.status.success() {
+                        let has_title = text
+                            .lines()
+                            .any(|line| line.starts_with('#') && line.contains(info.title));
+                        let title = info.title;
+                        let is_own = ["overhead", "overhead_children"].contains(name);
+                        assert!(has_title || is_own, "{words:?}: no '{title}': {text}");
+                        continue;
+                    }
+                    refused += 1;
+                    // Software events have no branches.
+                    let is_branch = said.contains("have no branches");
+                    assert!(is_plain || is_branch, "{words:?}: {said}");
+                    assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+                    assert!(said.contains("tare record -"), "{words:?}: {said}");
+                }
+            }
+        }
+    }
+    assert!(refused > 40, "{refused}");
+}

@@ -1,5 +1,9 @@
 //! Columns and sort keys of `tare report`, by perf's names.
 
+use tare_format::abi::bindings::{
+    PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_DATA_PAGE_SIZE, PERF_SAMPLE_DATA_SRC,
+    PERF_SAMPLE_PHYS_ADDR,
+};
 use tare_profile::{BranchDetail, Detail, SortKey, Space};
 use tare_render::Column;
 
@@ -25,6 +29,35 @@ pub struct Columns {
     sort: Vec<Column>,
     /// More columns of figures.
     figures: Vec<Column>,
+    /// Whether keys of memory accesses or branches are defaults, which need no data.
+    has_data_defaults: bool,
+}
+
+/// A named key whose data no sample of the recording has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyWithoutData {
+    /// The key.
+    name: &'static str,
+    /// The data, and the option of `tare record` that records them.
+    missing: MissingData,
+}
+
+/// Data of samples, and the option of `tare record` that records them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MissingData {
+    what: &'static str,
+    option: &'static str,
+}
+
+impl std::fmt::Display for KeyWithoutData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let MissingData { what, option } = self.missing;
+        write!(
+            f,
+            "the samples have no {what}, so the key {} can't be shown (tare record {option} records them)",
+            self.name
+        )
+    }
 }
 
 impl Columns {
@@ -61,7 +94,23 @@ impl Columns {
             }
             sort.push(parent);
         }
-        Ok(Self { fields, sort, figures })
+        let has_data_defaults = raw.keys.mem_mode || raw.keys.branch_stack;
+        Ok(Self { fields, sort, figures, has_data_defaults })
+    }
+
+    /// Finds a named key of memory accesses or branches whose data no event samples, given all bits
+    /// of the events' `sample_type`. perf refuses these keys, too; other keys show `N/A`.
+    #[must_use]
+    pub fn find_key_without_data(&self, sample_types: u64) -> Option<KeyWithoutData> {
+        let without = |column: Column| match column {
+            Column::Key(SortKey::Detail(detail)) => {
+                let (bits, missing) = needed_data(detail)?;
+                let name = column.info().names.first()?;
+                (sample_types & bits == 0).then_some(KeyWithoutData { name, missing })
+            }
+            _ => None,
+        };
+        self.named().filter(|_| !self.has_data_defaults).find_map(without)
     }
 
     /// Returns the named sort keys, or the default ones.
@@ -170,6 +219,25 @@ impl Columns {
         };
         self.shown(recorded).chain(self.figures.iter().copied()).any(is_of_places)
     }
+}
+
+/// Returns the bits of `sample_type` of which a key of memory accesses or branches needs one.
+fn needed_data(detail: Detail) -> Option<(u64, MissingData)> {
+    let (bits, what, option) = match detail {
+        Detail::DataSymbol | Detail::DataDso | Detail::DataCacheline => {
+            (PERF_SAMPLE_ADDR, "data addresses", "-d")
+        }
+        Detail::Memory | Detail::Snoop | Detail::Tlb | Detail::Locked | Detail::Blocked => {
+            (PERF_SAMPLE_DATA_SRC, "data sources", "-d")
+        }
+        Detail::PhysicalAddress => (PERF_SAMPLE_PHYS_ADDR, "physical addresses", "--phys-data"),
+        Detail::DataPageSize => {
+            (PERF_SAMPLE_DATA_PAGE_SIZE, "page sizes of data", "--data-page-size")
+        }
+        Detail::Branch(_) => (PERF_SAMPLE_BRANCH_STACK, "branches", "-b"),
+        _ => return None,
+    };
+    Some((u64::from(bits), MissingData { what, option }))
 }
 
 /// Returns the columns of overhead.

@@ -131,9 +131,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         say(&format!("{events} events, {} open files", recording.open_files()));
         let _ = write!(std::io::stderr(), "{}", plan.unwrap_or_default());
     }
-    if watches_until_interrupted(record, host) && !record.quiet {
-        say("recording the whole machine until Ctrl-C");
-    }
+    tell_whole_machine(record, host);
     let explain = |error| wording::record_error(error, host, &files);
     let live = LiveRecording::new(record, host, &signals, child, recording)?;
     let ended = live.run(&explain)?;
@@ -144,12 +142,15 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     Ok(exit(record, &ended))
 }
 
-/// Whether only a signal ends the recording of the whole machine.
-fn watches_until_interrupted(record: &RecordOptions, host: &Host) -> bool {
+/// Says that the whole machine is recorded, if only a signal ends that.
+fn tell_whole_machine(record: &RecordOptions, host: &Host) {
     let online = host.online_cpus().ok();
     let everything =
         matches!(&record.options.target, Target::Cpus(cpus) if online.as_ref() == Some(cpus));
-    everything && record.command.is_empty() && record.timeout.is_none() && record.control.is_none()
+    let ends = !record.command.is_empty() || record.timeout.is_some() || record.control.is_some();
+    if everything && !ends && !record.quiet {
+        say("recording the whole machine until Ctrl-C");
+    }
 }
 
 /// Has the output unwind stacks, if the plan has events for that.

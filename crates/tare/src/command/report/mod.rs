@@ -112,6 +112,13 @@ fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Profil
     // The events of a stream are not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
+    if !is_pipe {
+        let events = recording.description().events();
+        let sample_types = events.iter().fold(0, |bits, event| bits | event.attr.sample_type);
+        if let Some(key) = report.columns.find_key_without_data(sample_types) {
+            return Err(Refusal::usage(key.to_string()).into());
+        }
+    }
     let code = report.code(known, is_pipe || known.has_callchains);
     let options = report.profile(
         code,
