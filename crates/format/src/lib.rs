@@ -10,6 +10,7 @@ mod bytes;
 pub mod control;
 pub mod file;
 pub mod jit_note;
+pub mod json;
 pub mod ledger;
 pub mod limits;
 pub mod nearest;

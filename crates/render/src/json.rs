@@ -404,6 +404,10 @@ fn address(profile: &Profile, function: FunctionKey) -> Option<Address> {
 struct Safe;
 
 impl Formatter for Safe {
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        tare_format::json::write_f64(writer, value)
+    }
+
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         writer: &mut W,

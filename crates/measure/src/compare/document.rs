@@ -96,7 +96,7 @@ pub fn json(out: &mut dyn Write, comparison: &ComparisonReport<'_>) -> io::Resul
             "b": run(request.metrics, &pair.b),
         })).collect::<Vec<_>>(),
     });
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    tare_format::json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
 }
 

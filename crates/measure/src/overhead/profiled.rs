@@ -136,7 +136,7 @@ impl ProfiledProgram {
             "profilers": self.profilers.iter().map(cost).collect::<Vec<_>>(),
             "rounds": self.rounds.iter().map(|round| json!({ "order": round.order, "runs": round.runs.iter().map(run).collect::<Vec<_>>() })).collect::<Vec<_>>(),
         });
-        serde_json::to_writer_pretty(&mut *out, &document)?;
+        tare_format::json::to_writer_pretty(&mut *out, &document)?;
         writeln!(out)
     }
 

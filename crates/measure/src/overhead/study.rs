@@ -234,7 +234,7 @@ pub fn write_json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::
         studies: studies.iter().map(Described::new).collect(),
         published: overlay.then_some(&XEON_E5530[..]),
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    tare_format::json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
 }
 

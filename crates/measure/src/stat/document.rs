@@ -154,7 +154,7 @@ pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io
             .interrupted()
             .map(|run| Interrupted { run: run.number, counted: run.is_counted }),
     };
-    writeln!(out, "{}", plain_json(&serde_json::to_string_pretty(&document)?))
+    writeln!(out, "{}", plain_json(&tare_format::json::to_string_pretty(&document)?))
 }
 
 impl Exit {

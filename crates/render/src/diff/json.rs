@@ -92,6 +92,6 @@ pub fn diff_json(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Resul
         events: diff.events.iter().map(event).collect(),
         fail_if: &diff.gates,
     };
-    serde_json::to_writer(&mut *out, &document)?;
+    tare_format::json::to_writer(&mut *out, &document)?;
     writeln!(out)
 }

@@ -13,7 +13,7 @@ pub(crate) fn run(raw: &DoctorArgs) -> Outcome {
     let report = Report::for_this_machine();
     let stdout = std::io::stdout();
     let output = if raw.json.json {
-        serde_json::to_string_pretty(&report)? + "\n"
+        tare_format::json::to_string_pretty(&report)? + "\n"
     } else {
         report.text(stdout.is_terminal() && !terminal::is_plain())
     };

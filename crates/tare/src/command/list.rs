@@ -59,7 +59,7 @@ pub(crate) fn run(raw: &ListArgs) -> Outcome {
             let notes: &[&str] = if has_events { &[VENDOR_EVENTS] } else { &[] };
             let sections = listing.as_ref();
             let document = ListDocument { version: VERSION, sections, probes: &points, notes };
-            serde_json::to_writer_pretty(&mut out, &document)?;
+            tare_format::json::to_writer_pretty(&mut out, &document)?;
             return writeln!(out);
         }
         match listing.filter(|listing| !listing.is_empty()) {

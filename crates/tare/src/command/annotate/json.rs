@@ -22,7 +22,7 @@ pub(super) fn write(
     let functions: Vec<_> = functions.iter().map(|listed| function(listed, shown)).collect();
     let document =
         json!({ "version": VERSION, "functions": functions, "losses": loss_lines(losses) });
-    serde_json::to_writer(&mut *out, &document)?;
+    tare_format::json::to_writer(&mut *out, &document)?;
     writeln!(out)
 }
 

@@ -61,7 +61,7 @@ fn show(
 ) -> anyhow::Result<()> {
     rows.truncate(lock.entries);
     let text = if lock.json {
-        format!("{:#}\n", lock_document(&rows, unfinished, missing))
+        tare_format::json::to_string_pretty(&lock_document(&rows, unfinished, missing))? + "\n"
     } else {
         lock_table(&rows, unfinished, lock.stacks)
     };

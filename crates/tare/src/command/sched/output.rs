@@ -113,7 +113,8 @@ impl<'a> SchedOutput<'a> {
             let tasks = sorted_tasks(&self.sched, by);
             if self.options.json {
                 let document = sums_document(&self.sched, &tasks, all, missing);
-                self.text = format!("{document:#}\n").into_bytes();
+                let text = tare_format::json::to_string_pretty(&document)? + "\n";
+                self.text = text.into_bytes();
             } else {
                 let rows = match per_thread {
                     true => rows_by_thread(&self.sched, by),

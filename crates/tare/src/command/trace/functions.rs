@@ -76,9 +76,9 @@ pub(super) fn run(
 fn write_document(out: &mut impl Write, mut document: Value, each: bool) -> io::Result<()> {
     if each {
         document["type"] = json!("summary");
-        serde_json::to_writer(&mut *out, &document)?;
+        tare_format::json::to_writer(&mut *out, &document)?;
     } else {
-        serde_json::to_writer_pretty(&mut *out, &document)?;
+        tare_format::json::to_writer_pretty(&mut *out, &document)?;
     }
     writeln!(out)
 }

@@ -64,6 +64,6 @@ fn document(
         "missing_calls": summary.missing_calls,
         "missing_errors": summary.missing_errors,
     });
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    tare_format::json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
 }
