@@ -50,6 +50,29 @@ fn a_pipe_gets_a_screen_of_text_at_each_refresh() {
 }
 
 #[test]
+fn a_signal_before_the_first_refresh_prints_one_table() {
+    let program = busy("30");
+    let mut command = tare();
+    command.args(["top", "--stdio", "-d", "50", "-p", &pid(&program)]);
+    let top = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let descriptors = format!("/proc/{}/fd", top.id());
+    let samples = || {
+        let links = std::fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        let targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+        targets.map(|target| target.display().to_string()).any(|name| name.contains("perf_event"))
+    };
+    wait_until("it samples", samples);
+    // Enough for a sample beside others that compute.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let own = rustix::process::Pid::from_raw(i32::try_from(top.id()).unwrap()).unwrap();
+    kill_process(own, Signal::INT).unwrap();
+    let output = top.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.matches("# last 10 s at ").count(), 1, "{output:?}");
+    assert!(text.contains("mix"), "{text}");
+}
+
+#[test]
 fn json_has_a_document_a_line_with_what_watching_costs() {
     let program = busy("30");
     let output = top(&["--json", "-p", &pid(&program), "-g", "-d", "0.5", "--timeout", "2000"]);

@@ -154,7 +154,13 @@ fn as_text(top: &Top, host: &Host) -> Outcome {
     let mut session = TopSession::new(top, recording, feed, Some(&signals))?;
     let end = session.run(&mut TopDisplay::Text(&mut printer), &|error| explain(error, host))?;
     session.say_notices();
-    if !matches!(end, LiveEnd::Unwritable | LiveEnd::Supervised(EndCause::Signal(_))) {
+    // A signal ends the tables; before the first one, there is a last one.
+    let is_enough = match end {
+        LiveEnd::Unwritable => true,
+        LiveEnd::Supervised(EndCause::Signal(_)) => printer.has_printed(),
+        _ => false,
+    };
+    if !is_enough {
         session.finish(&mut printer)?;
     }
     printer.result()?;

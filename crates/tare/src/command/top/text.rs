@@ -23,6 +23,7 @@ pub(super) struct LivePrinter {
     is_json: bool,
     is_screen: bool,
     span: Duration,
+    has_printed: bool,
     result: io::Result<()>,
 }
 
@@ -39,12 +40,14 @@ impl LivePrinter {
             is_json,
             is_screen,
             span: top.pace.span(),
+            has_printed: false,
             result: Ok(()),
         }
     }
 
     /// Prints the samples of the last `span`. Returns `false` if they can't be written.
     pub(super) fn print(&mut self, feed: &Feed, figures: &LiveFigures) -> bool {
+        self.has_printed = true;
         let figures = LiveFigures { window_s: self.span.as_secs_f64(), ..figures.clone() };
         self.result = feed
             .with(|live, sink| {
@@ -54,6 +57,11 @@ impl LivePrinter {
             })
             .unwrap_or(Ok(()));
         self.result.is_ok()
+    }
+
+    /// Whether a table was printed.
+    pub(super) fn has_printed(&self) -> bool {
+        self.has_printed
     }
 
     /// Sums the samples that pass the filters into the profile's rows.
