@@ -467,7 +467,6 @@ static __always_inline bool follows_call(__u64 *answers, __u64 address, __u64 sa
 static __always_inline __u64 read_stack(void *into, __u64 sp)
 {
 	__u64 first = PAGE - (sp & (PAGE - 1)), rest = PAGE - first;
-
 	if (bpf_probe_read_user(into, first, (void *)sp))
 		return 0;
 	if (bpf_probe_read_user(into + first, PAGE, (void *)(sp + first)))
@@ -530,6 +529,7 @@ static __noinline __u64 user_key(struct task_struct *task, __u64 ip, __u64 sp)
 	if (bytes > used)
 		bytes = used;
 	end = bytes / 8;
+	asm volatile("" : "+r"(end)); /* else the compiler adds `bytes`, which has no bound on Linux 6.1 */
 	if (end > WORDS)
 		return 0;
 	for (__u32 k = 0; k < AT_ONCE; k++)
