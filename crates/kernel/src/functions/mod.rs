@@ -252,6 +252,24 @@ pub enum ProbesError {
     },
 }
 
+/// Fills the table of the probes: those of the places, then those of the compared functions, whose
+/// calls are never reported.
+fn fill_table<'a>(
+    mut table: Array<MapData, RawProbe>,
+    places: &[ProbePlan],
+    compared: impl Iterator<Item = &'a FunctionKind>,
+) -> Result<(), BpfError> {
+    let compared = compared.map(|kind| RawProbe {
+        min_ns: u64::MAX,
+        in_kernel: u8::from(*kind == FunctionKind::Kernel),
+        ..RawProbe::default()
+    });
+    for (number, probe) in (0..).zip(places.iter().map(RawProbe::new).chain(compared)) {
+        table.set(number, probe, 0)?;
+    }
+    Ok(())
+}
+
 impl Probes {
     /// Loads and attaches the programs. `slowest` is the number of slowest calls of each place that
     /// are reported with their stacks; `ring_bytes` is a power of two and at least a page.
@@ -280,16 +298,7 @@ impl Probes {
         for name in ["hit", "enter", "leave"] {
             loaded.load_probe(name)?;
         }
-        let mut table: Array<_, RawProbe> = loaded.take_map("probes")?;
-        let in_kernel = |kind: &FunctionKind| u8::from(*kind == FunctionKind::Kernel);
-        let compared = kinds.keys().map(|kind| RawProbe {
-            min_ns: u64::MAX,
-            in_kernel: in_kernel(kind),
-            ..RawProbe::default()
-        });
-        for (number, probe) in (0..).zip(places.iter().map(RawProbe::new).chain(compared)) {
-            table.set(number, probe, 0).map_err(BpfError::from)?;
-        }
+        fill_table(loaded.take_map("probes")?, places, kinds.keys())?;
         let ring = RecordRing::take(&mut loaded)?;
         let sums = loaded.take_map("sums")?;
         loaded.start(follow)?;
