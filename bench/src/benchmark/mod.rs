@@ -9,6 +9,7 @@ mod peers;
 mod record;
 mod report_speed;
 mod sched;
+mod stacks;
 mod symbols;
 mod top;
 mod trace;
@@ -206,6 +207,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "probe",
         about: "calls of a function that tare trace --probe looks at, beside bpftrace",
         run: trace::probe,
+    },
+    Benchmark {
+        name: "stacks",
+        about: "whole stacks while recording: known chains, Debian's programs, sizes and costs",
+        run: stacks::run,
     },
     Benchmark {
         name: "unwind",

@@ -11,15 +11,6 @@ use crate::scratch::Scratch;
 /// Least share of stacks that equal one of the program's chains.
 const WANTED: f64 = 0.995;
 
-/// Programs, and how their call chains are recorded.
-const PROGRAMS: [(&str, &str); 5] = [
-    ("known", "dwarf,16384"),
-    ("throws", "dwarf"),
-    ("known-rust", "dwarf"),
-    ("known-go", "dwarf"),
-    ("known-fp", "fp"),
-];
-
 /// Builds the programs.
 pub(super) fn build(folder: &Path) -> anyhow::Result<()> {
     let built = Command::new("workloads/known/build.sh").arg(folder).status()?;
@@ -27,11 +18,16 @@ pub(super) fn build(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
+/// Records programs whose call chains are known. `programs`: their names, and how their chains are
+/// recorded.
+pub(in crate::benchmark) fn findings(
+    scratch: &Scratch<'_>,
+    programs: &[(&str, &str)],
+) -> anyhow::Result<Vec<Finding>> {
     let setting = scratch.setting;
     build(&setting.workloads)?;
     let mut findings = Vec::new();
-    for (name, how) in PROGRAMS {
+    for &(name, how) in programs {
         let program = setting.workload(name);
         if !Path::new(&program).exists() {
             continue;

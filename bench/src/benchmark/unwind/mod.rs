@@ -1,7 +1,7 @@
 //! tare's unwinder and line tables beside the libraries `framehop` and `addr2line`, on three
 //! recordings; and programs whose call chains are known.
 
-mod known;
+pub(super) mod known;
 pub(super) mod lines;
 mod recordings;
 mod stacks;
@@ -17,13 +17,22 @@ use stacks::{End, Unwinding, unwind_with_framehop, unwind_with_tare};
 /// Default number of pairs of measurements of each recording.
 const PAIRS: usize = 21;
 
+/// Programs whose chains are known, and how they are recorded.
+const KNOWN: [(&str, &str); 5] = [
+    ("known", "dwarf,16384"),
+    ("throws", "dwarf"),
+    ("known-rust", "dwarf"),
+    ("known-go", "dwarf"),
+    ("known-fp", "fp"),
+];
+
 /// Lower bound of tare's whole stacks over framehop's. It is below 1 because in assembly without
 /// unwind tables framehop takes the top of the stack for a return address, where tare gives up.
 const WHOLE: f64 = 0.999;
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let findings = known::findings(&scratch)?;
+    let findings = known::findings(&scratch, &KNOWN)?;
     let mut report = Report { table: Vec::new(), findings, raw: json!(null) };
     let mut raw = Vec::new();
     for recording in record_all(&scratch)? {
