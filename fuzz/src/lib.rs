@@ -12,6 +12,7 @@ mod seeds;
 mod strict;
 mod targets;
 mod tracepoints;
+mod unwound;
 mod words;
 
 use std::alloc::System;

@@ -10,7 +10,9 @@ use tare_format::file::{Description, Features, Reader, note};
 use tare_format::order::Sorter;
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, kind};
 
-use crate::{binaries, compiled, machine_files, reports, rings, seeds, tracepoints, words};
+use crate::{
+    binaries, compiled, machine_files, reports, rings, seeds, tracepoints, unwound, words,
+};
 
 /// A reader and its seeds.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "elf", seeds: binaries::elves, read: binaries::elf },
     Target { name: "dwarf", seeds: binaries::debug_infos, read: binaries::dwarf },
     Target { name: "unwind", seeds: binaries::call_frames, read: binaries::unwind },
+    Target { name: "unwound", seeds: unwound::records, read: unwound::unwind },
     Target { name: "kallsyms", seeds: binaries::symbol_lists, read: binaries::kallsyms },
     Target { name: "report", seeds: whole, read: reports::report },
     Target { name: "export", seeds: whole, read: reports::export },
