@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::load::LoadKind;
 use tare_events::Event;
-use tare_format::abi::Attr;
 use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
+use tare_format::abi::{Attr, Flags};
 
 /// The kind of call chains in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -17,18 +17,32 @@ pub enum CallGraph {
     Fp,
     /// Samples contain a copy of the stack.
     Dwarf,
+    /// Samples contain a copy of the whole stack, and the kernel follows frame pointers: for a
+    /// recorder that unwinds.
+    Auto,
 }
 
 impl CallGraph {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::None, Self::Fp, Self::Dwarf, Self::Auto];
+
     /// Returns the kind of call chains in an event's samples.
     #[must_use]
     pub fn from_attr(attr: &Attr) -> Self {
         let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
+        let follows_user = !attr.flags.contains(Flags::EXCLUDE_CALLCHAIN_USER);
         match (has_stack, attr.has_callchain()) {
+            (true, true) if follows_user => Self::Auto,
             (true, _) => Self::Dwarf,
             (false, true) => Self::Fp,
             (false, false) => Self::None,
         }
+    }
+
+    /// Whether samples contain copies of the stack.
+    #[must_use]
+    pub fn has_copies(self) -> bool {
+        matches!(self, Self::Dwarf | Self::Auto)
     }
 
     /// Its name on the command line.
@@ -38,6 +52,7 @@ impl CallGraph {
             Self::None => "none",
             Self::Fp => "fp",
             Self::Dwarf => "dwarf",
+            Self::Auto => "auto",
         }
     }
 }

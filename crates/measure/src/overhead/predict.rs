@@ -46,15 +46,15 @@ impl Costs {
         Some(SampleCost { in_kernel: if has_kernel_chains { IN_KERNEL } else { 1.0 }, ..cost })
     }
 
-    /// Returns how much more a sample with a copied stack costs than one with frame pointers, in
-    /// microseconds, if both were measured.
+    /// Returns how much more a sample for a recorder that unwinds costs than one with frame
+    /// pointers, in microseconds; `None` unless both were measured, and it costs more.
     #[must_use]
     pub fn copied_stack_us(&self, event: &str) -> Option<f64> {
         let us = |call_graph: CallGraph| {
             let found = self.find_calibration(event, call_graph)?;
             (found.conditions.call_graph == call_graph).then_some(found.sample_us().value)
         };
-        Some(us(CallGraph::Dwarf)? - us(CallGraph::Fp)?)
+        Some(us(CallGraph::Auto)? - us(CallGraph::Fp)?).filter(|more| *more > 0.0)
     }
 
     /// Measures the cost of a sample of this event, in about the given time, and stores it. A
@@ -106,9 +106,7 @@ impl Costs {
     /// or else without its modifiers.
     fn find_calibration(&self, event: &str, call_graph: CallGraph) -> Option<Calibration> {
         let folder = self.folder.as_ref()?;
-        let others = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf]
-            .into_iter()
-            .filter(|other| *other != call_graph);
+        let others = CallGraph::ALL.into_iter().filter(|other| *other != call_graph);
         let without = Some(strip_modifiers(event)).filter(|stripped| *stripped != event);
         let mut candidates = [call_graph].into_iter().chain(others).flat_map(|call_graph| {
             [Some(event), without].into_iter().flatten().map(move |event| (call_graph, event))

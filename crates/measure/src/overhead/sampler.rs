@@ -23,6 +23,8 @@ const RING_BYTES: usize = 512 << 10;
 const STACKS_RING_BYTES: usize = 8 << 20;
 /// Bytes of a copied stack: the default of recorders.
 const STACK_BYTES: u32 = 8192;
+/// Bytes of the largest copied stack: the kernel stores its size in 16 bits.
+const LARGEST_STACK_BYTES: u32 = 65_528;
 
 /// The reason why an event can't be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +109,7 @@ impl Sampler {
         hz: u64,
         cpu: u32,
     ) -> Result<Self, SamplerError> {
-        let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
+        let bytes = if call_graph.has_copies() { STACKS_RING_BYTES } else { RING_BYTES };
         Self::with_ring(kernel, event, call_graph, hz, cpu, bytes)
     }
 
@@ -223,12 +225,15 @@ pub(super) fn build_attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr 
     match call_graph {
         CallGraph::None => {}
         CallGraph::Fp => attr.sample_type |= bits(&[PERF_SAMPLE_CALLCHAIN]),
-        CallGraph::Dwarf => {
+        CallGraph::Dwarf | CallGraph::Auto => {
             attr.sample_type |=
                 bits(&[PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER]);
-            attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
+            attr.flags.set(Flags::EXCLUDE_CALLCHAIN_USER, call_graph == CallGraph::Dwarf);
             attr.sample_regs_user = USER_REGISTERS;
-            attr.sample_stack_user = STACK_BYTES;
+            attr.sample_stack_user = match call_graph {
+                CallGraph::Auto => LARGEST_STACK_BYTES,
+                _ => STACK_BYTES,
+            };
         }
     }
     attr
@@ -270,6 +275,11 @@ mod tests {
         assert_eq!((dwarf.sampling, dwarf.sample_stack_user), (Sampling::Frequency(99), 8192));
         assert!(dwarf.flags.contains(Flags::EXCLUDE_CALLCHAIN_USER));
         assert_eq!(build_attr(&event(), CallGraph::Fp, 99).sample_stack_user, 0);
+        let auto = build_attr(&event(), CallGraph::Auto, 99);
+        assert_eq!(auto.sample_stack_user, 65_528);
+        for kind in CallGraph::ALL {
+            assert_eq!(CallGraph::from_attr(&build_attr(&event(), kind, 99)), kind);
+        }
     }
 
     #[test]

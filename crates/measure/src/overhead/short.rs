@@ -72,7 +72,7 @@ pub fn measure(
     let began = timestamp::raw_ns();
     let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let pinned = PinnedThread::to(None)?;
-    let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
+    let bytes = if call_graph.has_copies() { STACKS_RING_BYTES } else { RING_BYTES };
     let event = in_user_mode(attr);
     let hz = HZ.min(limit_hz);
     let sampler = Sampler::with_ring(kernel, &event, call_graph, hz, pinned.cpu(), bytes)?;

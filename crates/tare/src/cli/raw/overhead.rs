@@ -17,7 +17,7 @@ Placeholders in a profiler's command: {rate} {event} {tid} {cpu} {control} (the 
 
 Examples:
   tare overhead                                              the study
-  tare overhead -e cycles --call-graph none,fp,dwarf         cost of call chains
+  tare overhead -e cycles --call-graph none,fp,auto          cost of call chains
   tare overhead --rates 0,99,999 --report cost.html          an HTML page with plots and raw data
   tare overhead --profiler perf --rates 0,4000               perf record beside the bare event
   tare overhead --show                                       earlier results of this host
@@ -35,7 +35,7 @@ pub struct OverheadArgs {
     #[arg(long, value_name = "HZ,...", value_delimiter = ',')]
     pub rates: Vec<u64>,
 
-    /// Call chains in samples: none, fp or dwarf [default: none]
+    /// Call chains in samples: none, fp, dwarf or auto [default: none]
     #[arg(long, value_name = "HOW,...", value_delimiter = ',')]
     pub call_graph: Vec<String>,
 

@@ -133,11 +133,11 @@ fn event(text: &str, sources: &Sources) -> Result<Event, Refusal> {
 }
 
 fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
-    let all = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf];
+    let all = CallGraph::ALL;
     let one = |text: &String| {
         let call_graph = all.into_iter().find(|known| known.name() == text);
         call_graph.ok_or_else(|| {
-            Refusal::usage(format!("--call-graph: '{text}' is not none, fp or dwarf"))
+            Refusal::usage(format!("--call-graph: '{text}' is not none, fp, dwarf or auto"))
         })
     };
     if typed.is_empty() { Ok(vec![CallGraph::None]) } else { typed.iter().map(one).collect() }
@@ -268,7 +268,7 @@ mod tests {
     fn nonsense_is_refused_with_a_remedy() {
         assert_eq!(
             message(&["--call-graph", "lbr"]),
-            "--call-graph: 'lbr' is not none, fp or dwarf"
+            "--call-graph: 'lbr' is not none, fp, dwarf or auto"
         );
         assert!(message(&["--profiler", "perf record -t {tid}"]).contains("needs {control}"));
         assert!(message(&["-e", "cpu-clock,task-clock"]).contains("give each its own -e"));

@@ -95,6 +95,7 @@ fn words(
                 CallGraph::None => {}
                 CallGraph::Fp => words.push(OsStr::new("-g")),
                 CallGraph::Dwarf => words.extend(["--call-graph", "dwarf"].map(OsStr::new)),
+                CallGraph::Auto => words.extend(["--call-graph", "auto"].map(OsStr::new)),
             }
             words.into_iter().map(OsStr::to_owned).collect()
         }
