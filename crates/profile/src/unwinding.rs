@@ -49,7 +49,8 @@ pub struct FramePointers {
     pub broken: u64,
     /// The files whose code broke chains, with the number of chains, the highest first. Untrusted.
     pub dsos: Vec<(String, u64)>,
-    /// The additional cost of a sample with a copied stack, in microseconds, if measured.
+    /// The additional cost of a sample whose stack the recorder unwinds, in microseconds, if
+    /// measured.
     pub cost_us: Option<f64>,
 }
 

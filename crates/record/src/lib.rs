@@ -100,6 +100,7 @@ pub mod plan;
 mod recorder;
 mod recording;
 pub mod registers;
+mod ring_memory;
 mod session;
 pub mod synthesize;
 mod warning;

@@ -250,7 +250,8 @@ pub struct Sampling {
     pub call_graph: CallGraph,
     /// Whether tracepoints and probes have call chains too.
     pub call_graph_of_tracepoints: bool,
-    /// Bytes of the stack in a sample, for call chains by DWARF.
+    /// Bytes of the stack in a sample, for call chains by DWARF; 0 with [`CallGraph::Auto`]: as many
+    /// as the rings have room for.
     pub stack_bytes: u32,
     /// Which part of call chains is recorded.
     pub callchains: Callchains,

@@ -83,7 +83,7 @@ fn line(unwinding: &Unwinding) -> Option<String> {
 const SOME_PERCENT: f64 = 5.0;
 
 /// Returns `84.2% of 5000 user call chains miss callers: code has no frame pointers: libfoo.so
-/// 2100, app 1500 (--call-graph dwarf finds them, at 8 KiB and 1.2 us more per sample; …)`.
+/// 2100, app 1500 (record with -g to find them, at 1.2 us more per sample; …)`.
 fn frame_pointer_line(chains: &FramePointers) -> Option<String> {
     const FILES: usize = 3;
     if share(chains.broken, chains.stacks) < SOME_PERCENT {
@@ -97,9 +97,10 @@ fn frame_pointer_line(chains: &FramePointers) -> Option<String> {
     if chains.dsos.len() > FILES {
         files.push(format!("{} more files", chains.dsos.len() - FILES));
     }
-    let cost = chains.cost_us.map_or(String::new(), |us| format!(" and {us:.1} us"));
+    let cost =
+        chains.cost_us.map_or(String::new(), |us| format!(", at {us:.1} us more per sample"));
     Some(format!(
-        "{} of {} user call chains miss callers: code has no frame pointers: {} (--call-graph dwarf finds them, at 8 KiB{cost} more per sample; so does lbr on CPUs that have it)",
+        "{} of {} user call chains miss callers: code has no frame pointers: {} (record with -g to find them{cost}; --call-graph lbr finds them too on CPUs that have it)",
         percent(chains.broken, chains.stacks),
         chains.stacks,
         files.join(", ")
@@ -153,7 +154,7 @@ pub(crate) struct BrokenChains<'a> {
     broken: u64,
     files: Vec<BrokenBy<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dwarf_costs_us: Option<f64>,
+    auto_costs_us: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,7 +170,7 @@ impl<'a> BrokenChains<'a> {
             stacks: chains.stacks,
             broken: chains.broken,
             files: chains.dsos.iter().map(file).collect(),
-            dwarf_costs_us: chains.cost_us,
+            auto_costs_us: chains.cost_us,
         }
     }
 }

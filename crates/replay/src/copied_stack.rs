@@ -45,6 +45,11 @@ pub(crate) struct StackFrames {
 }
 
 impl StackFrames {
+    /// Whether they reach the start of their thread.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end == UnwindOutcome::Whole
+    }
+
     /// Returns the stack as addresses of code. `position` is the number of records before its
     /// sample.
     pub(crate) fn as_stack(&self, position: usize) -> UnwoundStack {

@@ -4,33 +4,41 @@
 //! ring     sample: kernel part | user part by frame pointers | registers | copied stack
 //! file     sample: kernel part | user part, unwound
 //! ```
+//! Samples of off-CPU time name a user stack that an earlier sample introduced: they get its frames,
+//! and the introduction isn't written.
+//!
 //! A round's mappings and stacks are taken in time order, and its records are written in the order
 //! in which they came. Where unwinding fails, the frame-pointer chain continues it if both meet.
+
+use std::collections::HashMap;
 
 use tare_format::Endian;
 use tare_format::abi::bindings::{
     PERF_CONTEXT_USER, PERF_RECORD_MISC_MMAP_DATA, PERF_RECORD_MMAP, PERF_RECORD_MMAP2,
 };
 use tare_format::file::{Description, OpenError, Reader};
-use tare_format::ledger::{IncompleteChains, UnwoundChains};
+use tare_format::ledger::{IncompleteChains, OffCpuReach, UnwoundChains};
 use tare_format::record::{
-    Layout, RawRecord, Record, RecordHeader, Records, Sample, StackParts, kind,
+    Layout, RawRecord, Record, RecordHeader, Records, Sample, SampleHead, StackParts, kind,
 };
 use tare_profile::EndReasonCount;
 use tare_symbols::{SymbolOptions, UnwindCache, Unwinder, UnwoundFrame};
 
-use crate::copied_stack::CopiedStack;
+use crate::copied_stack::{CopiedStack, StackFrames};
 use crate::machine::Machine;
 use crate::mapping_names::is_jitdump;
+use crate::off_cpu::is_off_cpu;
 use crate::unwinding::UnwindStats;
 
-/// Bytes of unwinding tables above which all are dropped. Tables that are still needed are read
-/// again.
+/// Bytes of unwinding tables above which all are dropped.
 const TABLE_BYTES: usize = 32 << 20;
 
 /// Time for which an ended process is remembered, in nanoseconds of the recording's clock: records
 /// of its last moments may come in a later round.
 const REMEMBERED_NS: u64 = 2_000_000_000;
+
+/// Limit of frames in the stacks of waits together.
+const WAIT_FRAMES: usize = 1 << 20;
 
 /// An event whose samples are unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,20 +52,83 @@ pub struct UnwoundEvent {
 /// Replaces copied stacks by call chains, in the records of a running recording.
 #[derive(Debug)]
 pub struct LiveUnwinder {
-    options: SymbolOptions,
     events: Vec<UnwoundEvent>,
     /// Whether records of mappings that hold no code are written. Without them, unwinding couldn't
     /// tell where a stack ends.
     keeps_data_mappings: bool,
     description: Description,
     machine: Machine,
-    unwinder: Unwinder,
-    cache: UnwindCache,
+    tables: UnwindTables,
     stats: UnwindStats,
     /// Number of chains that stayed as the kernel recorded them.
     behind: u64,
-    /// The unwound part of each sample of a round, by position.
-    round: Vec<Option<Vec<UnwoundFrame>>>,
+    waits: WaitStacks,
+    /// The user part of each record of a round, by position.
+    round: Vec<UserFrames>,
+}
+
+/// The unwinder with what it has read.
+#[derive(Debug)]
+struct UnwindTables {
+    options: SymbolOptions,
+    unwinder: Unwinder,
+    cache: UnwindCache,
+}
+
+impl UnwindTables {
+    fn new(options: SymbolOptions) -> Self {
+        let unwinder = Unwinder::new(options.clone());
+        Self { options, unwinder, cache: UnwindCache::default() }
+    }
+
+    /// Drops all tables. Those that are still needed are read again.
+    fn drop_all(&mut self) {
+        *self = Self::new(self.options.clone());
+    }
+}
+
+/// The user part of a record's call chain.
+#[derive(Debug)]
+enum UserFrames {
+    /// As recorded, or the record has none.
+    Recorded,
+    /// Unwound.
+    Unwound(Vec<UnwoundFrame>),
+    /// The record only introduced a stack, and isn't written.
+    Introduced,
+}
+
+/// The unwound user stacks of waits, by the keys that samples of off-CPU time carry.
+#[derive(Debug, Default)]
+struct WaitStacks {
+    by_key: HashMap<u64, WaitStack, foldhash::fast::RandomState>,
+    /// Number of frames in all of them.
+    frames: usize,
+    reach: OffCpuReach,
+}
+
+#[derive(Debug)]
+struct WaitStack {
+    frames: Vec<UnwoundFrame>,
+    is_whole: bool,
+}
+
+impl WaitStacks {
+    fn insert(&mut self, key: u64, stack: WaitStack) {
+        if self.frames + stack.frames.len() <= WAIT_FRAMES {
+            self.frames += stack.frames.len();
+            let before = self.by_key.insert(key, stack);
+            self.frames -= before.map_or(0, |before| before.frames.len());
+        }
+    }
+
+    /// Returns the frames under a sample's key, and counts its waiting time.
+    fn find(&mut self, key: u64, ns: u64) -> UserFrames {
+        let stack = self.by_key.get(&key).filter(|_| key != 0);
+        self.reach.ns += ns;
+        self.reach.whole_ns += if stack.is_some_and(|stack| stack.is_whole) { ns } else { 0 };
+        stack.map_or(UserFrames::Recorded, |stack| UserFrames::Unwound(stack.frames.clone()))
+    }
 }
 
 /// A record of a round.
@@ -87,11 +158,10 @@ impl LiveUnwinder {
             keeps_data_mappings,
             description: Description::from_events(Endian::NATIVE, []),
             machine: Machine::new(options.clone()),
-            unwinder: Unwinder::new(options.clone()),
-            options,
-            cache: UnwindCache::default(),
+            tables: UnwindTables::new(options),
             stats: UnwindStats::default(),
             behind: 0,
+            waits: WaitStacks::default(),
             round: Vec::new(),
         }
     }
@@ -117,21 +187,20 @@ impl LiveUnwinder {
             Records::new(records, Endian::NATIVE).map(|raw| self.look_at(raw)).collect();
         let mut unwound = std::mem::take(&mut self.round);
         unwound.clear();
-        unwound.resize_with(round.len(), || None);
+        unwound.resize_with(round.len(), || UserFrames::Recorded);
         let mut in_order: Vec<usize> = (0..round.len()).collect();
         in_order.sort_by_key(|position| round[*position].time_ns);
         for position in in_order {
             let record = &round[position];
             if record.raw.kind != kind::PERF_RECORD_SAMPLE {
                 self.apply(&record.raw);
-            } else if let (Some(event), false) = (record.event, is_behind) {
-                unwound[position] = self.frames(&record.raw, event, position);
-            } else {
-                self.behind += u64::from(record.event.is_some());
+            } else if let Some(event) = record.event {
+                unwound[position] = self.user_frames(&record.raw, event, position, is_behind);
             }
         }
+        self.add_wait_frames(&round, &mut unwound);
         for (record, frames) in round.iter().zip(&unwound) {
-            self.write(record, frames.as_deref(), into);
+            self.write(record, frames, into);
         }
         self.round = unwound;
         let newest_ns = round.iter().filter_map(|record| record.time_ns).max();
@@ -167,26 +236,92 @@ impl LiveUnwinder {
         }
     }
 
-    /// Unwinds the stack of a sample. `None` if it has none.
-    fn frames(
+    /// Returns the user frames of a sample.
+    fn user_frames(
         &mut self,
         raw: &RawRecord<'_>,
         event: usize,
         position: usize,
-    ) -> Option<Vec<UnwoundFrame>> {
-        let sample = Sample::decode(raw, self.layout(event)?).ok()?;
+        is_behind: bool,
+    ) -> UserFrames {
+        let sample = self.layout(event).and_then(|layout| Sample::decode(raw, layout).ok());
+        let Some(sample) = sample else { return UserFrames::Recorded };
+        if self.is_off_cpu(event) {
+            return self.introduce_stack(&sample, position);
+        }
+        if is_behind {
+            self.behind += 1;
+            return UserFrames::Recorded;
+        }
+        match self.unwind_stack(&sample, position) {
+            Some((stack, unwound)) => {
+                self.stats.add(&self.machine, &stack, &unwound.as_stack(position));
+                match unwound.frames.is_empty() {
+                    true => UserFrames::Recorded,
+                    false => UserFrames::Unwound(unwound.frames),
+                }
+            }
+            None => UserFrames::Recorded,
+        }
+    }
+
+    /// Whether an event is off-CPU time.
+    fn is_off_cpu(&self, event: usize) -> bool {
+        self.events.get(event).is_some_and(|unwound| {
+            let events = self.description.events();
+            events.get(unwound.event).is_some_and(|event| is_off_cpu(&event.attr))
+        })
+    }
+
+    /// Unwinds and stores the stack that a sample of off-CPU time introduces. There are few of them,
+    /// so they are unwound even if unwinding is behind.
+    fn introduce_stack(&mut self, sample: &Sample<'_>, position: usize) -> UserFrames {
+        let Some((_, unwound)) = self.unwind_stack(sample, position) else {
+            return UserFrames::Recorded;
+        };
+        let is_whole = unwound.is_whole();
+        let stack = WaitStack { frames: unwound.frames, is_whole };
+        self.waits.insert(sample.head.addr.unwrap_or(0), stack);
+        UserFrames::Introduced
+    }
+
+    /// Adds the frames of introduced stacks to the samples of off-CPU time in a round: of waits, and
+    /// of wakers, which may come before their stack.
+    fn add_wait_frames(&mut self, round: &[RoundRecord<'_>], unwound: &mut [UserFrames]) {
+        for (record, frames) in round.iter().zip(unwound) {
+            let Some(event) = record.event.filter(|event| self.is_off_cpu(*event)) else {
+                continue;
+            };
+            if matches!(frames, UserFrames::Introduced) {
+                continue;
+            }
+            let layout = self.layout(event);
+            let head = layout.and_then(|layout| SampleHead::decode(&record.raw, layout).ok());
+            if let Some(head) = head {
+                *frames = self.waits.find(head.addr.unwrap_or(0), head.period.unwrap_or(0));
+            }
+        }
+    }
+
+    /// Unwinds the copied stack of a sample. `None` if it has none.
+    fn unwind_stack<'a>(
+        &mut self,
+        sample: &Sample<'a>,
+        position: usize,
+    ) -> Option<(CopiedStack<'a>, StackFrames)> {
         let space = sample.head.pid.and_then(|pid| self.machine.user_space(pid));
-        let stack = CopiedStack::from_sample(&sample, position, space)?;
-        let Self { machine, unwinder, cache, stats, .. } = self;
-        let unwound = stack.unwind_frames(unwinder, cache, machine.dsos());
-        stats.add(machine, &stack, &unwound.as_stack(position));
-        (!unwound.frames.is_empty()).then_some(unwound.frames)
+        let stack = CopiedStack::from_sample(sample, position, space)?;
+        let UnwindTables { unwinder, cache, .. } = &mut self.tables;
+        let unwound = stack.unwind_frames(unwinder, cache, self.machine.dsos());
+        Some((stack, unwound))
     }
 
     /// Writes a record: as it is, or with the call chain in place of the copied stack.
-    fn write(&self, record: &RoundRecord<'_>, frames: Option<&[UnwoundFrame]>, into: &mut Vec<u8>) {
+    fn write(&self, record: &RoundRecord<'_>, frames: &UserFrames, into: &mut Vec<u8>) {
         let RawRecord { kind, misc, body, .. } = record.raw;
-        if !self.keeps_data_mappings && is_data_mapping(&record.raw) {
+        let is_dropped = matches!(frames, UserFrames::Introduced)
+            || !self.keeps_data_mappings && is_data_mapping(&record.raw);
+        if is_dropped {
             return;
         }
         let Ok(header) = RecordHeader::new(kind, misc, body.len()) else { return };
@@ -203,8 +338,8 @@ impl LiveUnwinder {
         };
         let mut chain = Vec::with_capacity(64);
         match frames {
-            None => chain.extend(recorded.iter()),
-            Some(frames) => {
+            UserFrames::Recorded | UserFrames::Introduced => chain.extend(recorded.iter()),
+            UserFrames::Unwound(frames) => {
                 chain.extend(recorded.iter().take_while(|word| *word != PERF_CONTEXT_USER));
                 chain.push(PERF_CONTEXT_USER);
                 chain.extend(frames.iter().map(|frame| frame.pc));
@@ -216,11 +351,10 @@ impl LiveUnwinder {
     /// Forgets ended processes, and files and tables that nothing uses.
     fn forget_before(&mut self, time_ns: u64) {
         self.machine.forget_ended_before(time_ns);
-        let is_large = self.unwinder.bytes() > TABLE_BYTES;
+        let is_large = self.tables.unwinder.bytes() > TABLE_BYTES;
         if self.machine.forget_dsos(std::iter::empty(), is_large).is_some() {
             // The tables are cached by DSO id, and the ids changed.
-            self.unwinder = Unwinder::new(self.options.clone());
-            self.cache = UnwindCache::default();
+            self.tables.drop_all();
         }
     }
 
@@ -228,9 +362,11 @@ impl LiveUnwinder {
     pub fn reset_counts(&mut self) {
         self.stats = UnwindStats::default();
         self.behind = 0;
+        self.waits.reach = OffCpuReach::default();
     }
 
-    /// Returns how the stacks ended that were unwound since [`Self::reset_counts`].
+    /// Returns how the stacks ended that were unwound since [`Self::reset_counts`]. The caller sets
+    /// [`UnwoundChains::samples`].
     #[must_use]
     pub fn counts(&self) -> UnwoundChains {
         let summary = self.stats.summary();
@@ -240,10 +376,12 @@ impl LiveUnwinder {
             file: ended.dso,
         };
         UnwoundChains {
+            samples: false,
             whole: summary.whole,
             truncated: summary.truncated.into_iter().map(chains).collect(),
             failed: summary.failed.into_iter().map(chains).collect(),
             behind: self.behind,
+            off_cpu: self.waits.reach,
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct OffCpuStacks {
 }
 
 /// Whether samples of an event are off-CPU time that tare recorded.
-fn is_off_cpu(attr: &Attr) -> bool {
+pub(crate) fn is_off_cpu(attr: &Attr) -> bool {
     let has = |field: u32| attr.sample_type & u64::from(field) != 0;
     attr.kind == abi::PERF_TYPE_SOFTWARE
         && attr.config == u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT)

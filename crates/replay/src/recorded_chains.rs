@@ -2,7 +2,7 @@
 
 use tare_format::file::Description;
 use tare_format::ledger::{IncompleteChains, Ledger, UnwoundChains};
-use tare_profile::{EndReasonCount, Unwinding};
+use tare_profile::{EndReasonCount, OffCpuChains, Unwinding};
 use tare_symbols::UnwindOutcome;
 
 /// The reason of chains that stayed as the kernel recorded them.
@@ -27,14 +27,20 @@ impl RecordedChains {
         self.notes = notes.len();
     }
 
-    /// Whether the recorder unwound call chains.
+    /// Whether the recorder unwound the call chains of samples.
     pub(crate) fn are_unwound(&self) -> bool {
-        self.unwound.is_some()
+        self.unwound.as_ref().is_some_and(|unwound| unwound.samples)
+    }
+
+    /// Returns how much of the off-CPU time has whole chains.
+    pub(crate) fn off_cpu(&self) -> Option<OffCpuChains> {
+        let reach = self.unwound.as_ref()?.off_cpu;
+        (reach.ns > 0).then_some(OffCpuChains { ns: reach.ns, whole_ns: reach.whole_ns })
     }
 
     /// Returns the counts for a profile.
     pub(crate) fn summary(&self) -> Option<Unwinding> {
-        let unwound = self.unwound.as_ref()?;
+        let unwound = self.unwound.as_ref().filter(|unwound| unwound.samples)?;
         let ended = |chains: &IncompleteChains| EndReasonCount {
             why: UnwindOutcome::ALL
                 .into_iter()

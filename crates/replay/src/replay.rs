@@ -245,7 +245,8 @@ impl Replay {
     #[must_use]
     pub fn losses(&self) -> Losses {
         let unwinding = self.ahead.as_ref().map(|ahead| ahead.stats.summary());
-        let unwinding = unwinding.or_else(|| self.state.machine.recorded_chains.summary());
+        let recorded = &self.state.machine.recorded_chains;
+        let unwinding = unwinding.or_else(|| recorded.summary());
         Losses {
             aux_bytes: self.waiting.aux_bytes,
             late_records: self.waiting.sorter.late(),
@@ -255,7 +256,7 @@ impl Replay {
             unwinding: unwinding.unwrap_or_default(),
             truncated_chains: self.state.machine.chain_parts.depths.counts(),
             missing_user_chains: self.state.deferred.missing,
-            off_cpu: self.state.off_cpu.reach,
+            off_cpu: recorded.off_cpu().unwrap_or(self.state.off_cpu.reach),
             ..self.state.losses.clone()
         }
     }

@@ -25,7 +25,7 @@ pub use follow::{Coverage, FixedPeriod, Follow, FollowMode};
 pub use kept_binaries::KeptBinaries;
 pub use off_cpu::OffCpu;
 pub use sampling::{CostOrigin, SampleCost, SamplingCost, ShareOf};
-pub use unwound_chains::{IncompleteChains, UnwoundChains};
+pub use unwound_chains::{IncompleteChains, OffCpuReach, UnwoundChains};
 
 /// The version that this program writes. Readers accept any version and use the fields they know.
 const VERSION: u32 = 1;

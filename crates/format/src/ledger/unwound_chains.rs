@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct UnwoundChains {
+    /// Whether samples are unwound, and not only the stacks of off-CPU time.
+    pub samples: bool,
     /// Number of stacks that reach the start of their thread.
     pub whole: u64,
     /// Valid inner frames, the rest is missing: the most frequent reason first.
@@ -14,6 +16,18 @@ pub struct UnwoundChains {
     pub failed: Vec<IncompleteChains>,
     /// Number of chains that stayed as the kernel recorded them, because unwinding fell behind.
     pub behind: u64,
+    /// The user stacks of off-CPU time.
+    pub off_cpu: OffCpuReach,
+}
+
+/// How much of the off-CPU time has whole user stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct OffCpuReach {
+    /// Off-CPU time, in nanoseconds.
+    pub ns: u64,
+    /// The part of it whose user stacks reach the start of their thread.
+    pub whole_ns: u64,
 }
 
 /// Stacks that are incomplete for the same reason.
@@ -43,10 +57,15 @@ impl UnwoundChains {
             sum
         };
         Self {
+            samples: self.samples || next.samples,
             whole: self.whole + next.whole,
             truncated: add(&self.truncated, &next.truncated),
             failed: add(&self.failed, &next.failed),
             behind: self.behind + next.behind,
+            off_cpu: OffCpuReach {
+                ns: self.off_cpu.ns + next.off_cpu.ns,
+                whole_ns: self.off_cpu.whole_ns + next.off_cpu.whole_ns,
+            },
         }
     }
 

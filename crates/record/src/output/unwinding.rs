@@ -152,6 +152,7 @@ impl Drop for EndGuard {
 pub(super) struct UnwindingWriter {
     shared: Arc<SharedState>,
     tids: Vec<i32>,
+    is_discarding: bool,
     thread: Option<JoinHandle<()>>,
     /// Receives the stage when the thread ends.
     back: mpsc::Receiver<UnwindingStage>,
@@ -173,13 +174,16 @@ impl UnwindingWriter {
         let shared = Arc::new(SharedState::default());
         let of_thread = Arc::clone(&shared);
         let (give_back, back) = mpsc::sync_channel(1);
+        let is_discarding = output.is_discarding();
         let stage = UnwindingStage { output, unwinder, held: Vec::new(), unwound: Vec::new() };
         let (thread, tid) = spawn("tare-unwind", move || {
             // The receiver is gone if the recording was dropped unfinished.
             let _ = give_back.send(work(&of_thread, stage));
         })?;
         let ends = EndGuard(Arc::clone(&shared));
-        let mut writer = Self { shared, tids: vec![tid], thread: Some(thread), back, ends };
+        let tids = vec![tid];
+        let thread = Some(thread);
+        let mut writer = Self { shared, tids, is_discarding, thread, back, ends };
         writer.learn_threads()?;
         Ok(writer)
     }
@@ -268,6 +272,10 @@ impl RecordWriter for UnwindingWriter {
 
     fn threads(&self) -> Vec<i32> {
         self.tids.clone()
+    }
+
+    fn is_discarding(&self) -> bool {
+        self.is_discarding
     }
 
     fn begin(&mut self, description: &Description) -> Result<()> {
@@ -410,7 +418,7 @@ fn with_queue(state: &QueueState, stats: OutputStats) -> OutputStats {
     OutputStats { system_calls: stats.system_calls + state.calls, ..stats }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::ops::ControlFlow;
 
@@ -466,6 +474,14 @@ mod tests {
         }
     }
 
+    /// Runs a test; built with `--cfg shuttle`, in many orders of the threads.
+    fn in_orders(run: impl Fn() + Send + Sync + 'static) {
+        #[cfg(shuttle)]
+        shuttle::check_random(run, 500);
+        #[cfg(not(shuttle))]
+        run();
+    }
+
     /// An output that doubles records, and the batches that arrive behind it.
     fn doubling() -> (Output, Batches) {
         let batches = Batches::default();
@@ -479,51 +495,60 @@ mod tests {
 
     #[test]
     fn the_records_of_a_round_are_unwound_together() {
-        let (mut output, batches) = doubling();
-        output.begin(&Description::default()).unwrap();
-        output.append(&[&record(1)]).unwrap();
-        let two = record(2);
-        output.append(&[&two[..3], &two[3..]]).unwrap();
-        output.append(&[&FINISHED_ROUND]).unwrap();
-        output.append(&[&record(3)]).unwrap();
-        output.flush().unwrap();
-        let stats = output.finish(&Closing { description: &Description::default(), records: &[] });
-        let first = [record(1), record(1), record(2), record(2), FINISHED_ROUND].concat();
-        assert_eq!(*batches.lock().unwrap(), [first, [record(3), record(3)].concat()]);
-        assert_eq!(stats.unwound.map(|unwound| unwound.whole), Some(3));
+        in_orders(|| {
+            let (mut output, batches) = doubling();
+            output.begin(&Description::default()).unwrap();
+            output.append(&[&record(1)]).unwrap();
+            let two = record(2);
+            output.append(&[&two[..3], &two[3..]]).unwrap();
+            output.append(&[&FINISHED_ROUND]).unwrap();
+            output.append(&[&record(3)]).unwrap();
+            output.flush().unwrap();
+            let stats =
+                output.finish(&Closing { description: &Description::default(), records: &[] });
+            let first = [record(1), record(1), record(2), record(2), FINISHED_ROUND].concat();
+            assert_eq!(*batches.lock().unwrap(), [first, [record(3), record(3)].concat()]);
+            assert_eq!(stats.unwound.map(|unwound| unwound.whole), Some(3));
+        });
     }
 
     #[test]
     fn records_without_the_end_of_their_round_are_written_at_the_end() {
-        let (mut output, batches) = doubling();
-        output.begin(&Description::default()).unwrap();
-        output.append(&[&record(1)]).unwrap();
-        drop(output.finish(&Closing { description: &Description::default(), records: &[] }));
-        assert_eq!(batches.lock().unwrap().concat(), [record(1), record(1)].concat());
+        in_orders(|| {
+            let (mut output, batches) = doubling();
+            output.begin(&Description::default()).unwrap();
+            output.append(&[&record(1)]).unwrap();
+            drop(output.finish(&Closing { description: &Description::default(), records: &[] }));
+            assert_eq!(batches.lock().unwrap().concat(), [record(1), record(1)].concat());
+        });
     }
 
     #[test]
     fn a_stage_that_is_behind_passes_records_on_as_they_are() {
-        let batches = Batches::default();
-        let sink = Output::to_sink(Box::new(CollectingSink(Arc::clone(&batches))));
-        let mut stage = UnwindingStage {
-            output: sink.writer,
-            unwinder: Box::new(Doubling::default()),
-            held: Vec::new(),
-            unwound: Vec::new(),
-        };
-        stage.append(&record(1), true).unwrap();
-        assert_eq!(batches.lock().unwrap().concat(), record(1));
-        assert_eq!(stage.unwinder.counts().behind, 1);
+        in_orders(|| {
+            let batches = Batches::default();
+            let sink = Output::to_sink(Box::new(CollectingSink(Arc::clone(&batches))));
+            let mut stage = UnwindingStage {
+                output: sink.writer,
+                unwinder: Box::new(Doubling::default()),
+                held: Vec::new(),
+                unwound: Vec::new(),
+            };
+            stage.append(&record(1), true).unwrap();
+            assert_eq!(batches.lock().unwrap().concat(), record(1));
+            assert_eq!(stage.unwinder.counts().behind, 1);
+        });
     }
 
     #[test]
     fn figures_are_as_of_the_last_call() {
-        let (mut output, _) = doubling();
-        output.begin(&Description::default()).unwrap();
-        output.append(&[&record(1)]).unwrap();
-        output.reserve(0).unwrap();
-        assert_eq!(output.so_far().unwound.map(|unwound| unwound.whole), Some(1));
-        assert!(output.threads().len() == 1 && output.written() > 0);
+        in_orders(|| {
+            let (mut output, _) = doubling();
+            output.begin(&Description::default()).unwrap();
+            output.append(&[&record(1)]).unwrap();
+            output.reserve(0).unwrap();
+            assert_eq!(output.so_far().unwound.map(|unwound| unwound.whole), Some(1));
+            assert!(output.threads().len() == 1 && output.written() > 0);
+        });
     }
 }

@@ -4,6 +4,7 @@ use tare_events::{CallGraph, Event};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 
+use super::copies::LARGEST_COPY;
 use super::{is_software, is_traced};
 use crate::error::PlanError;
 use crate::options::{Callchains, Sampling};
@@ -155,8 +156,9 @@ impl AttrDefaults<'_> {
                 attr.sample_type |=
                     u64::from(abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER);
                 attr.sample_regs_user |= user_registers();
+                let bytes = Some(self.sampling.stack_bytes).filter(|bytes| *bytes > 0);
                 attr.sample_stack_user =
-                    event.sampling.stack_size.unwrap_or(self.sampling.stack_bytes);
+                    event.sampling.stack_size.or(bytes).unwrap_or(LARGEST_COPY);
                 if how == CallGraph::Dwarf {
                     attr.flags |= Flags::EXCLUDE_CALLCHAIN_USER;
                 }

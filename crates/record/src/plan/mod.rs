@@ -3,10 +3,11 @@
 //! `rate` decides how often an event is sampled, using the CPU's `speed` to turn a frequency into a
 //! period; `slower` adds the lower rates of a budget. `attr` decides the fields of its samples.
 //! `tracking` makes an event track processes. `settle` asks the kernel, and falls back if it
-//! rejects an optional feature. `off_cpu` plans the event for off-CPU time, and `system_calls` the
+//! rejects an optional feature. `copies` decides how much of a stack to copy. `off_cpu` plans the event for off-CPU time, and `system_calls` the
 //! BPF programs for system calls. `cpus` finds the CPUs and targets of events.
 
 mod attr;
+mod copies;
 mod cpus;
 mod off_cpu;
 mod rate;
@@ -44,7 +45,8 @@ pub struct RecordPlan {
     pub off_cpu: Option<Attr>,
     /// The programs that write the samples of system calls, whose events are never opened.
     pub calls: Option<CallSamples>,
-    /// Indexes of the events whose copied stacks the recorder unwinds.
+    /// Indexes of the events whose copied stacks the recorder unwinds. The event for off-CPU time
+    /// has the index after the others.
     pub unwound: Vec<usize>,
     /// Deviations from the options.
     pub warnings: Vec<Warning>,
@@ -99,6 +101,22 @@ impl PlannedEvent {
     #[must_use]
     pub fn is_interrupt(&self) -> bool {
         self.is_clock() || !is_software(&self.event)
+    }
+
+    /// Returns its highest sampling rate per CPU if that is known: for clocks, and for hardware
+    /// counters with a frequency. Other events occur in bursts.
+    pub(crate) fn samples_a_second(&self) -> Option<u64> {
+        if self.attr.flags.intersects(Flags::CONTEXT_SWITCH | Flags::TEXT_POKE) {
+            return None;
+        }
+        match (self.attr.sampling, &self.fixed) {
+            (Sampled::None, _) => Some(0),
+            _ if self.by_programs || !self.is_interrupt() => None,
+            (Sampled::Frequency(hz), _) => Some(hz),
+            (Sampled::Period(_), Some(fixed)) => Some(fixed.hz),
+            (Sampled::Period(ns), None) if self.is_clock() => Some(1_000_000_000 / ns.max(1)),
+            (Sampled::Period(_), None) => None,
+        }
     }
 
     /// Whether it only tracks processes: it is never sampled, and pauses don't stop it.
@@ -203,7 +221,8 @@ impl RecordPlan {
         warnings.extend(planner.rates.warning);
         warnings.extend(settling.warnings);
         warnings.extend(of_first_threads_only(&options.target, groups));
-        let unwound = unwound(&events, &planner.defaults);
+        let mut unwound = fit_unwound(&mut events, &planner.defaults, options, host);
+        unwound.extend(off_cpu::is_unwound(options, off_cpu.as_ref()).then_some(events.len()));
         Ok(Self { events, off_cpu, calls, unwound, warnings })
     }
 }
@@ -226,14 +245,25 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
     }
 }
 
-/// Returns the indexes of the events whose copied stacks the recorder unwinds.
-fn unwound(events: &[PlannedEvent], defaults: &AttrDefaults<'_>) -> Vec<usize> {
+/// Returns the indexes of the events whose copied stacks the recorder unwinds, and unless the options
+/// state the size of copies, fits it to the rings.
+fn fit_unwound(
+    events: &mut [PlannedEvent],
+    defaults: &AttrDefaults<'_>,
+    options: &RecorderOptions,
+    host: &Host,
+) -> Vec<usize> {
     let is_unwound = |planned: &PlannedEvent| {
         planned.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0
             && defaults.call_graph(&planned.event) == CallGraph::Auto
     };
-    let events = events.iter().enumerate();
-    events.filter(|(_, planned)| is_unwound(planned)).map(|(index, _)| index).collect()
+    let all = events.iter().enumerate();
+    let unwound: Vec<_> =
+        all.filter(|(_, planned)| is_unwound(planned)).map(|(index, _)| index).collect();
+    if options.sampling.stack_bytes == 0 {
+        copies::fit(events, &unwound, &options.rings, host);
+    }
+    unwound
 }
 
 /// Returns the limit on the frames of call chains, if an administrator changed it.

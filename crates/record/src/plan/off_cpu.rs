@@ -11,6 +11,14 @@ use crate::registers;
 /// Limit on the copied bytes of a user stack.
 const STACK_BYTES: u32 = 8192;
 
+/// Whether the recorder unwinds the copied stacks of waits: unless copies in the recording are asked
+/// for.
+pub(super) fn is_unwound(options: &RecorderOptions, attr: Option<&Attr>) -> bool {
+    let keeps_copies = [CallGraph::Dwarf, CallGraph::DwarfAndFramePointer];
+    attr.is_some_and(|attr| attr.sample_stack_user > 0)
+        && !keeps_copies.contains(&options.sampling.call_graph)
+}
+
 /// Returns its attribute, if off-CPU time is requested.
 pub(super) fn attr(options: &RecorderOptions, defaults: &AttrDefaults<'_>) -> Option<Attr> {
     let asked = options.off_cpu?;

@@ -6,17 +6,14 @@
 
 use std::time::Duration;
 
-use rustix::param::page_size;
 use tare_format::abi::bindings as abi;
-use tare_format::abi::{Attr, Flags, Sampling};
-use tare_kernel::host::{CapabilitySet, Host, address_space, locked_memory};
+use tare_format::abi::{Attr, Flags};
+use tare_kernel::host::{Host, address_space};
 
 use crate::options::{Keep, Rings};
 use crate::plan::PlannedEvent;
+use crate::ring_memory::{LARGEST, lockable, share};
 use crate::warning::{RingLimit, Warning};
-
-/// Largest default ring in bytes, if that much memory may be locked.
-const LARGEST: usize = 8 << 20;
 
 /// Smallest default ring in bytes. The rate of task and mapping records has no limit: four
 /// processes that only mapped code, 70,000 times per second on a busy machine, filled 1 MiB once,
@@ -48,29 +45,12 @@ fn fitting(rings: &Rings, events: &[PlannedEvent]) -> Option<usize> {
     }
     let away_ms = AWAY.max(2 * rings.flush_interval).as_millis();
     let each = events.iter().map(|event| {
-        let bytes = u128::from(samples_a_second(event)?) * u128::from(sample_bytes(&event.attr)?);
+        let bytes = u128::from(event.samples_a_second()?) * u128::from(sample_bytes(&event.attr)?);
         Some(bytes * away_ms / 1000)
     });
     // A size that overflows is limited anyway.
     let bytes = usize::try_from(each.sum::<Option<u128>>()?).unwrap_or(LARGEST);
     Some(bytes.clamp(SMALLEST, LARGEST).next_power_of_two())
-}
-
-/// Returns the highest sampling rate of an event per CPU if it is known: for clocks, and for
-/// hardware counters with a frequency. Other events occur in bursts.
-fn samples_a_second(event: &PlannedEvent) -> Option<u64> {
-    let flags = event.attr.flags;
-    if flags.intersects(Flags::CONTEXT_SWITCH | Flags::TEXT_POKE) {
-        return None;
-    }
-    match (event.attr.sampling, &event.fixed) {
-        (Sampling::None, _) => Some(0),
-        _ if event.by_programs || !event.is_interrupt() => None,
-        (Sampling::Frequency(hz), _) => Some(hz),
-        (Sampling::Period(_), Some(fixed)) => Some(fixed.hz),
-        (Sampling::Period(ns), None) if event.is_clock() => Some(1_000_000_000 / ns.max(1)),
-        (Sampling::Period(_), None) => None,
-    }
 }
 
 /// Returns the bytes of a sample with an average call chain; `None` if a field has no limit here.
@@ -118,33 +98,6 @@ pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Optio
     (bytes < wanted_bytes).then_some(Warning::SmallRings { bytes, wanted_bytes, limit })
 }
 
-/// Returns the largest power of two that each ring can have, besides its control page; at least a
-/// page.
-fn share(all: u64, rings: usize) -> usize {
-    let page = page_size();
-    let each =
-        usize::try_from(all / rings.max(1) as u64).unwrap_or(usize::MAX).saturating_sub(page);
-    if each < page { page } else { 1 << each.ilog2() }
-}
-
-/// Returns the bytes that this user may lock for rings; `None`: unlimited. Some KiB per CPU are
-/// reserved for the user's rings (`kernel.perf_event_mlock_kb`), the rest counts against the
-/// process's limit (`perf_mmap`, `kernel/events/core.c`).
-fn lockable(host: &Host) -> Option<u64> {
-    let privileged = host.rights().is_ok_and(|rights| rights.has(CapabilitySet::IPC_LOCK));
-    if privileged || host.sysctl("kernel.perf_event_paranoid").is_ok_and(|level| level < 0) {
-        return None;
-    }
-    let limit = locked_memory().current?;
-    let kib = host
-        .sysctl("kernel.perf_event_mlock_kb")
-        .ok()
-        .and_then(|kib| u64::try_from(kib).ok())
-        .unwrap_or(0);
-    let cpus = host.online_cpus().map_or(1, |cpus| cpus.as_slice().len() as u64);
-    Some(limit.saturating_add(kib.saturating_mul(1024).saturating_mul(cpus)))
-}
-
 /// Returns the default number of threads that read rings, including the main one.
 pub(super) fn readers(host: &Host) -> usize {
     host.online_cpus().map_or(1, |cpus| cpus.as_slice().len().div_ceil(CPUS_A_READER))
@@ -176,14 +129,5 @@ mod tests {
         let stack = Attr { sample_stack_user: 8192, ..attr(abi::PERF_SAMPLE_STACK_USER) };
         assert_eq!(sample_bytes(&stack), Some(40 + 8 + 8192));
         assert_eq!(sample_bytes(&attr(abi::PERF_SAMPLE_RAW)), None);
-    }
-
-    #[test]
-    fn rings_share_the_locked_memory() {
-        let page = page_size();
-        assert_eq!(share(2 * (8 << 20) as u64 + 2 * page as u64, 2), 8 << 20);
-        assert_eq!(share(2 * (8 << 20) as u64, 2), 4 << 20);
-        assert_eq!(share(0, 2), page);
-        assert_eq!(share(u64::MAX, 1), 1 << 63);
     }
 }

@@ -135,7 +135,7 @@ fn one_recording_a_side_is_judged_by_shares_alone_and_says_why() {
     let judged = diff(&["--fail-if", "parse>+1000%"], folder);
     assert_eq!(status(&judged), 3, "{}", stdout(&judged));
     let stacks = diff(&["--stacks", "-q"], folder);
-    assert!(stdout(&stacks).contains("main;parse"), "{}", stdout(&stacks));
+    assert!(stdout(&stacks).contains("main;once;parse"), "{}", stdout(&stacks));
     let filtered = diff(&["-S", "sort", "--percentage", "relative", "-q"], folder);
     assert!(stdout(&filtered).starts_with("   100.00%"), "{}", stdout(&filtered));
     let separated = diff(&["-t", ",", "-o", "0", "-p", "--percent-limit", "0"], folder);

@@ -19,8 +19,19 @@ fn a_picture_has_the_functions_the_losses_and_the_ledger() {
     let recording = RecordingFolder::new();
     let folder = recording.folder.path();
     let mix = workload("mix");
-    let words =
-        ["-g", "-F", "999", "--flame", "page.html", "--", mix.to_str().unwrap(), "0.3", "90", "2"];
+    let words = [
+        "--call-graph",
+        "fp",
+        "-F",
+        "999",
+        "--flame",
+        "page.html",
+        "--",
+        mix.to_str().unwrap(),
+        "0.3",
+        "90",
+        "2",
+    ];
     let mut record = recording.record(&words);
     let recorded = record.current_dir(folder).output().unwrap();
     assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));

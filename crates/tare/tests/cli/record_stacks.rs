@@ -161,7 +161,7 @@ fn chains_that_miss_callers_are_named() {
         text.lines().find(|line| line.contains("user call chains")).map(str::to_owned)
     };
     let line = said("known").expect("a line that says so");
-    assert!(line.contains(" known ") && line.contains("--call-graph dwarf"), "{line}");
+    assert!(line.contains(" known ") && line.contains("record with -g"), "{line}");
     assert_eq!(said("known-fp"), None);
 }
 

@@ -159,7 +159,7 @@ fn unwound(output: Output, record: &RecordOptions, recorder: &Recorder) -> anyho
     if plan.unwound.is_empty() {
         return Ok(output);
     }
-    let unwinder = RecorderUnwinder::new(&plan.unwound, &record.options.sampling);
+    let unwinder = RecorderUnwinder::new(plan, &record.options.sampling);
     output.with_unwinder(Box::new(unwinder)).map_err(|error| wording::output_error(&error))
 }
 

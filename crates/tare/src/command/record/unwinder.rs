@@ -5,6 +5,7 @@ use tare_format::file::writer::Description;
 use tare_format::ledger::UnwoundChains;
 use tare_record::options::Sampling;
 use tare_record::output::StackUnwinder;
+use tare_record::plan::RecordPlan;
 use tare_replay::{LiveUnwinder, UnwoundEvent};
 use tare_symbols::SymbolOptions;
 
@@ -12,21 +13,24 @@ use tare_symbols::SymbolOptions;
 #[derive(Debug)]
 pub(super) struct RecorderUnwinder {
     events: Vec<UnwoundEvent>,
+    /// Whether any of the events is another one than off-CPU time.
+    has_samples: bool,
     keeps_data_mappings: bool,
     unwinder: LiveUnwinder,
 }
 
 impl RecorderUnwinder {
-    /// Creates an unwinder for these events of a plan. Their samples keep user registers, and the
+    /// Creates an unwinder for the events of a plan. Their samples keep user registers, and the
     /// recording records of mappings without code, if the options ask for them.
-    pub(super) fn new(events: &[usize], sampling: &Sampling) -> Self {
+    pub(super) fn new(plan: &RecordPlan, sampling: &Sampling) -> Self {
         let keeps_registers = sampling.user_registers != 0;
         let keeps_data_mappings = sampling.tracking.contains(Flags::MMAP_DATA);
         let unwound = |event: &usize| UnwoundEvent { event: *event, keeps_registers };
-        let events: Vec<_> = events.iter().map(unwound).collect();
+        let events: Vec<_> = plan.unwound.iter().map(unwound).collect();
+        let has_samples = plan.unwound.iter().any(|event| *event < plan.events.len());
         let options = SymbolOptions::default();
         let unwinder = LiveUnwinder::new(options, events.clone(), keeps_data_mappings);
-        Self { events, keeps_data_mappings, unwinder }
+        Self { events, has_samples, keeps_data_mappings, unwinder }
     }
 }
 
@@ -58,7 +62,7 @@ impl StackUnwinder for RecorderUnwinder {
     }
 
     fn counts(&self) -> UnwoundChains {
-        self.unwinder.counts()
+        UnwoundChains { samples: self.has_samples, ..self.unwinder.counts() }
     }
 
     fn reset_counts(&mut self) {

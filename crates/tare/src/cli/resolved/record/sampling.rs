@@ -85,12 +85,15 @@ fn call_graph(raw: &raw::record::SamplingArgs) -> Result<(CallGraph, u32), Refus
         return Ok((CallGraph::No, STACK_BYTES));
     }
     let Some(text) = raw.sampler.call_graph.as_deref() else {
-        return Ok((CallGraph::FramePointer, STACK_BYTES));
+        return Ok(match raw.sampler.with_call_graph {
+            true => (CallGraph::Auto, 0),
+            false => (CallGraph::FramePointer, STACK_BYTES),
+        });
     };
     let refuse = |why: &str| Refusal::usage(format!("--call-graph {text}: {why}"));
     match text.split_once(',') {
         None => match text {
-            "auto" => Ok((CallGraph::Auto, LARGEST_STACK)),
+            "auto" => Ok((CallGraph::Auto, 0)),
             "fp" => Ok((CallGraph::FramePointer, STACK_BYTES)),
             "dwarf" => Ok((CallGraph::Dwarf, STACK_BYTES)),
             "dwarf+fp" => Ok((CallGraph::DwarfAndFramePointer, STACK_BYTES)),

@@ -97,11 +97,11 @@ fn call_chains() {
         )
     };
     assert_eq!(how("true"), (CallGraph::FramePointer, false, 8192));
-    assert_eq!(how("-g true"), (CallGraph::FramePointer, true, 8192));
+    assert_eq!(how("-g true"), (CallGraph::Auto, true, 0));
     assert_eq!(how("--call-graph fp true"), (CallGraph::FramePointer, true, 8192));
     assert_eq!(how("--call-graph dwarf true"), (CallGraph::Dwarf, true, 8192));
     assert_eq!(how("--call-graph dwarf,1001 true"), (CallGraph::Dwarf, true, 1008));
-    assert_eq!(how("--call-graph auto true"), (CallGraph::Auto, true, 65_528));
+    assert_eq!(how("--call-graph auto true"), (CallGraph::Auto, true, 0));
     assert_eq!(how("--call-graph auto,9000 true"), (CallGraph::Auto, true, 9000));
     let both = CallGraph::DwarfAndFramePointer;
     assert_eq!(how("--call-graph dwarf+fp true"), (both, true, 8192));
