@@ -11,6 +11,7 @@ mod error;
 mod filter;
 mod functions;
 pub mod list;
+mod mapping_identity;
 mod modifiers;
 pub mod names;
 mod open_error;
@@ -57,8 +58,8 @@ pub struct Event {
     /// (`disabled`, `inherit`, `enable_on_exec`, `read_format`); `sampling` has the terms for
     /// samples.
     pub attr: Attr,
-    /// `:P`: `attr.precise_ip` is 3, and the opener of a sampled event lowers it until the kernel
-    /// accepts the event.
+    /// `:P`: parsing sets `attr.precise_ip` to 3; the recorder lowers it until the kernel accepts
+    /// the event, and `tare overhead` sets it to 0.
     pub precise_max: bool,
     /// Factor from a raw count to `unit` (sysfs `EVENT.scale`; 1e-6 for clocks, whose unit is
     /// `msec`).

@@ -13,7 +13,7 @@ use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_symbols::{FileFunctions, SelectionSlot};
 
-use super::probes::MappingIdentity;
+use super::mapping_identity::MappingIdentity;
 
 /// The variable that changes selections.
 const TUNABLES: &[u8] = b"GLIBC_TUNABLES=";

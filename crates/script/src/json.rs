@@ -24,6 +24,7 @@ use tare_replay::{
 use tare_symbols::{NameSource, ResolvedFrames};
 
 use crate::error::ScriptError;
+use crate::json_sample::{JsonFrame, JsonSample};
 use crate::lines::LineBuffer;
 use crate::options::ScriptOptions;
 use crate::pending::{may_have_lines, threads};
@@ -43,60 +44,6 @@ enum JsonLine<'a> {
         copied_stacks: Option<CopiedStacks<'a>>,
         ledger: Option<&'a Ledger>,
     },
-}
-
-/// A sample. Fields that the event doesn't record are left out, except `comm`, which is then null.
-/// Addresses are hexadecimal strings, because JavaScript's numbers hold integers of 53 bits only.
-#[derive(Serialize)]
-pub(crate) struct JsonSample {
-    event: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) time_ns: Option<u64>,
-    pub(crate) comm: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pid: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tid: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cpu: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    period: Option<u64>,
-    #[serde(flatten)]
-    pub(crate) at: Option<JsonFrame>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    addr: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trace: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) callchain: Option<Vec<JsonFrame>>,
-}
-
-/// An address of code with its symbol, file and source line.
-#[derive(Default, Serialize)]
-pub(crate) struct JsonFrame {
-    pub(crate) ip: String,
-    pub(crate) symbol: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
-    pub(crate) dso: Option<String>,
-    /// The reason why there is no symbol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unresolved: Option<String>,
-    /// The source of the symbol's name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'static str>,
-    /// Whether it was inlined into the next frame.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    inlined: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<u32>,
-    /// The address to look up in debug info; `None` if it isn't looked up.
-    #[serde(skip)]
-    call: Option<DsoAddress>,
 }
 
 /// Maximum number of samples that wait for debug info.

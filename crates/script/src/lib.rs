@@ -16,6 +16,7 @@ mod branches;
 mod error;
 mod extra;
 mod json;
+mod json_sample;
 mod lines;
 mod options;
 mod outputs;

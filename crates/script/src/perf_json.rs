@@ -19,7 +19,7 @@ use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, VER
 use tare_format::printable;
 use tare_render::json_line;
 
-use crate::json::{JsonFrame, JsonSample};
+use crate::json_sample::{JsonFrame, JsonSample};
 
 /// The start of the document.
 pub(crate) const BEGIN: &[u8] = b"{\"linux-perf-json-version\":1,\"samples\":[\n";

@@ -1,5 +1,5 @@
-//! Finds the files to probe. A process may have a root folder of its own (a container, chroot), where
-//! a path leads to another file than for tare.
+//! Finds the files to probe. A process may have a root folder of its own (a container, chroot),
+//! where a path leads to another file than for tare.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -15,12 +15,10 @@ use tare_kernel::procfs::{self, Mapping};
 
 use super::ProbeError;
 use crate::functions::library_path;
+use crate::mapping_identity::MappingIdentity;
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
-/// File systems whose files have another device number in `/proc/PID/maps` than in `stat(2)`:
-/// `BTRFS_SUPER_MAGIC` and `OVERLAYFS_SUPER_MAGIC` of `include/uapi/linux/magic.h`.
-const MANY_DEVICES: [rustix::fs::FsWord; 2] = [0x9123_683e, 0x794c_7630];
 
 /// Finds the file of a program that was given by name, in PATH for example.
 pub type Find<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
@@ -86,7 +84,7 @@ impl ProbeFiles<'_> {
 }
 
 /// Returns a path by which this process opens a file of another process's root folder; `None` if
-/// that folder has no such file, or the path leads to the same file from here.
+/// the path leads to the same file from here, or no such regular file can be reached there.
 fn path_in_root(pid: i32, path: &Path) -> Option<PathBuf> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let below = path.strip_prefix("/").ok()?;
@@ -146,30 +144,6 @@ pub fn list_mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
     });
     files.dedup();
     files
-}
-
-/// What identifies a file in mappings of it.
-#[derive(Debug)]
-pub(crate) struct MappingIdentity {
-    inode: u64,
-    /// `None` if mappings have another device than the file.
-    device: Option<(u32, u32)>,
-}
-
-impl MappingIdentity {
-    /// Reads what identifies a file; `None` if it can't be read.
-    pub(crate) fn new(path: &Path) -> Option<Self> {
-        let metadata = path.metadata().ok()?;
-        let device = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
-        let file_system = rustix::fs::statfs(path).ok()?.f_type;
-        let device = (!MANY_DEVICES.contains(&file_system)).then_some(device);
-        Some(Self { inode: metadata.ino(), device })
-    }
-
-    /// Whether a mapping is one of this file.
-    pub(crate) fn is_mapped_by(&self, mapping: &Mapping<'_>) -> bool {
-        mapping.inode == self.inode && self.device.is_none_or(|device| device == mapping.device)
-    }
 }
 
 /// Whether a process maps a file as code; `None` if that can't be read.

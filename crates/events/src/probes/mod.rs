@@ -26,7 +26,6 @@ use super::functions::{FunctionPlaces, PlaceProblem, ProgramFile};
 use super::syntax::parse_number;
 
 pub use fetch::Format;
-pub(crate) use files::MappingIdentity;
 pub use files::{Find, ProbeFiles, list_mapped_files, maps_file};
 pub use list::{ProbePoint, list_points};
 pub use returns::{maps_unwinder, returns_hazard};

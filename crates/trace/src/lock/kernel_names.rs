@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use tare_kernel::bpf::LockFunction;
 use tare_symbols::{KallsymsLine, LOCK_SECTIONS};
 
-use super::rows::{MUTEX, PERCPU, READ, RT, WRITE};
+use super::flags::{MUTEX, PERCPU, READ, RT, WRITE};
 
 /// Prefixes of the functions that a lock calls to run a tracing program.
 const TRACER_PREFIXES: [&[u8]; 3] = [b"bpf_", b"__bpf_trace_", b"__traceiter_"];

@@ -10,6 +10,7 @@
 
 mod callers;
 mod contention;
+mod flags;
 mod kernel_names;
 mod perf;
 mod recorded;

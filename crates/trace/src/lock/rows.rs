@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tare_format::printable;
 use tare_kernel::bpf::{LockKind, LockSums};
 
+use super::flags::{MUTEX, PERCPU, READ, RT, SPIN, WRITE};
 use super::kernel_names::KernelName;
 
 /// The sort key of the rows, largest first.
@@ -71,14 +72,6 @@ pub struct UnfinishedWaits {
     /// Number of waits in the sums that began before the trace.
     pub earlier: u64,
 }
-
-// The flags of `lock:contention_begin` (`include/trace/events/lock.h`).
-const SPIN: u32 = 1;
-pub(super) const READ: u32 = 2;
-pub(super) const WRITE: u32 = 4;
-pub(super) const RT: u32 = 8;
-pub(super) const PERCPU: u32 = 16;
-pub(super) const MUTEX: u32 = 32;
 
 /// Whether a CPU spins for the lock, so that no task leaves its CPU.
 pub(super) fn is_spinning(flags: u32) -> bool {
