@@ -74,8 +74,13 @@ fn is_closed(tid: i32, kernel: &dyn Kernel) -> bool {
     tid != 0 && refused(tid) && !refused(0)
 }
 
-/// Gives an error of a run with a command its exit status.
+/// Gives an error of a run its exit status: [`Exit::OwnFailure`] only with a command, whose status
+/// it stands for.
 pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Error {
+    let is_own = |refusal: &Refusal| refusal.exit == Exit::OwnFailure;
+    if !has_command && error.downcast_ref::<Refusal>().is_some_and(is_own) {
+        return Refusal { exit: Exit::Failure, message: crate::exit::message(&error) }.into();
+    }
     match error.downcast_ref::<CommandError>() {
         // 126 and 127, as with a shell, env(1) or nice(1).
         Some(command) => {

@@ -218,6 +218,8 @@ fn refuses_invalid_input_and_options() {
         (&[], 2, "-i FILE"),
         (&["-p", "999999999", "--timeout", "10"], 2, "999999999"),
         (&["-w", "true"], 2, "--timehist"),
+        (&["-t", "1", "--", "true"], 2, "-i FILE"),
+        (&["--time", "1,2", "--", "true"], 2, "-i FILE"),
         (&["-i", file, "--time", "1,2 3,4"], 2, "--time"),
     ] {
         let output = sched(args);

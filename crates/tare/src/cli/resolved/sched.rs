@@ -96,6 +96,14 @@ impl Sched {
                 times: times(raw.range.time.as_deref())?,
             }),
             None => {
+                // clap doesn't ask for -i if it finds an option that conflicts with -i.
+                let of_recordings =
+                    [("--tid", !raw.tid.is_empty()), ("--time", raw.range.time.is_some())];
+                if let Some((option, _)) = of_recordings.iter().find(|(_, is_typed)| *is_typed) {
+                    return Err(Refusal::usage(format!(
+                        "{option} selects from a recording: give -i FILE with it"
+                    )));
+                }
                 perf::refuse_subcommand("sched", &raw.traced.command, raw.traced.after_dashes)?;
                 let no_target = raw.traced.pid.is_empty()
                     && !raw.traced.all_cpus
