@@ -1,5 +1,5 @@
-//! `tare list`: lists the events of this machine, the reason why others are missing, and what can be
-//! probed in programs and the kernel.
+//! `tare list`: lists the events of this machine, the reason why others are missing, and what can
+//! be probed in programs and the kernel.
 
 use std::io::Write;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(crate) fn run(raw: &ListArgs) -> Outcome {
         };
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
-    output::write_to(raw.output.as_deref().unwrap_or(Path::new("-")), |mut out| {
+    output::write_to(raw.result.output.as_deref().unwrap_or(Path::new("-")), |mut out| {
         if raw.json.json {
             let notes: &[&str] = if has_events { &[VENDOR_EVENTS] } else { &[] };
             let sections = listing.as_ref();
@@ -81,7 +81,7 @@ fn asked_words(raw: &ListArgs) -> Vec<String> {
     }
 }
 
-/// Writes the points under a heading for each option that probes them.
+/// Writes the points, with a heading wherever the option that probes them changes.
 fn write_points(out: &mut impl Write, points: &[ProbePoint]) -> std::io::Result<()> {
     let mut option = "";
     for point in points {

@@ -1,6 +1,4 @@
-use std::path::PathBuf;
-
-use super::JsonArgs;
+use super::{JsonArgs, ResultFileArgs};
 
 /// Arguments of `tare list`.
 #[derive(Debug, clap::Args)]
@@ -27,9 +25,9 @@ pub struct ListArgs {
     #[command(flatten)]
     pub json: JsonArgs,
 
-    /// Write to FILE [default: stdout]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Destination of the list.
+    #[command(flatten)]
+    pub result: ResultFileArgs,
 
     /// Print the names of available events only, in one line
     #[arg(long, conflicts_with = "json")]

@@ -213,8 +213,9 @@ impl Tare {
         running.all_cpus && names_tasks
     }
 
-    /// Parses arguments with clap. If this fails at an option of perf without effect, tries again
-    /// with these options added, and prints their messages.
+    /// Parses arguments with clap. Help is parsed again to lay it out in columns. If an option is
+    /// unknown, tries again with perf's options that have no effect here, and prints a message for
+    /// each typed one.
     fn parse_described(args: Vec<OsString>) -> Result<Self, clap::Error> {
         let error = match typed(args.clone(), Self::command()).and_then(Self::from_matches) {
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
@@ -307,8 +308,17 @@ mod tests {
 
     /// Options whose repeated values add up: those of perf, and `--fail-if` and `--debug-dir`,
     /// which perf lacks.
-    const ACCUMULATE: [&str; 7] =
-        ["events", "filters", "cgroup", "branch_filter", "fail_if", "verbose", "debug_dir"];
+    const ACCUMULATE: [&str; 9] = [
+        "events",
+        "filters",
+        "cgroup",
+        "branch_filter",
+        "fail_if",
+        "verbose",
+        "debug_dir",
+        "pid",
+        "tid",
+    ];
 
     /// Two values that the option takes.
     fn two_values(arg: &Arg) -> [String; 2] {

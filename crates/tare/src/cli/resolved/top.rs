@@ -16,9 +16,13 @@ use crate::cli::resolved::report::{RecordingTraits, ReportOptions};
 use crate::exit::Refusal;
 use crate::terminal;
 
-/// Share of the sampled CPUs' time that sampling may cost, unless `--max-overhead` or a fixed
-/// period is given.
+/// Default of `--max-overhead`: the share of the sampled CPUs' time that sampling may cost. See
+/// [`Top::has_default_budget`] for when it is dropped.
 const BUDGET_SHARE: f64 = 0.01;
+
+/// The value of `--call-graph` for `-g`. Copies are smaller than in `record`, because the thread that
+/// reads the rings also unwinds and draws.
+const CALL_GRAPH: &str = "auto,16384";
 
 /// Limit of the flush interval: the recorder's default. A longer delay would also delay the first
 /// records.
@@ -29,7 +33,8 @@ const FIRST_READ: Duration = Duration::from_millis(raw::record::FLUSH_INTERVAL_M
 pub(crate) struct Top {
     /// Options of the recorder.
     pub(crate) options: RecorderOptions,
-    /// Whether the overhead budget is the default, which is dropped if it can't be kept.
+    /// Whether the overhead budget is the default, which is dropped where none is possible: for
+    /// tasks, events with a period, and events of unknown cost.
     pub(crate) has_default_budget: bool,
     /// Form of the output.
     pub(crate) form: TopForm,
@@ -136,6 +141,9 @@ fn record(raw: &raw::TopArgs) -> raw::RecordArgs {
     record.events.list = raw.events.clone();
     let sampling = &mut record.sampling;
     sampling.sampler = raw.sampler.clone();
+    if raw.sampler.with_call_graph && raw.sampler.call_graph.is_none() {
+        sampling.sampler.call_graph = Some(CALL_GRAPH.to_owned());
+    }
     sampling.no_call_graph = !raw.sampler.with_call_graph && raw.sampler.call_graph.is_none();
     sampling.sample_cpu = true;
     record.target.attach = raw.attach.clone();
