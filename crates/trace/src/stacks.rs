@@ -12,7 +12,7 @@ use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_symbols::{
     AddressSpaces, BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoTable, FileIdentity,
-    Mapping, Registers, Stack, SymbolOptions, Symbolizer, UnwindCache, Unwinder,
+    Mapping, Registers, Stack, SymbolOptions, Symbolizer, UnwindCache, Unwinder, UnwoundFrame,
 };
 
 /// Bytes of the stack that are copied, as with `perf record --call-graph dwarf`.
@@ -122,8 +122,8 @@ impl Stacks {
         self.spaces.add_with_text(mmap.pid, mapping, &self.dsos);
     }
 
-    /// Reads symbols and unwind tables of a file from a mapping's offset on. The file may be deleted
-    /// by the time they are needed; it is found as long as the process runs.
+    /// Reads symbols and unwind tables of a file from a mapping's offset on. The file may be
+    /// deleted by the time they are needed; it is found as long as the process runs.
     fn read_now(&mut self, dso: DsoId, address: u64) {
         let at = DsoAddress { dso, address };
         // An address without a symbol has the whole table read too.
@@ -185,32 +185,32 @@ impl Stacks {
         copied: Option<(&Registers, &[u8])>,
         frame_pointers: Vec<u64>,
     ) -> Vec<String> {
-        let mut addresses = Vec::new();
+        let mut frames = Vec::new();
         if let (Some((registers, copy)), Some(space)) = (copied, self.spaces.space(pid)) {
             let stack = Stack { registers, copy, frame_pointers: &frame_pointers };
-            self.unwinder.unwind(&mut self.cache, &self.dsos, space, &stack, &mut addresses);
+            self.unwinder.unwind_frames(&mut self.cache, &self.dsos, space, &stack, &mut frames);
         }
-        if addresses.is_empty() {
-            addresses = frame_pointers;
-            addresses.iter_mut().skip(1).for_each(|address| *address = address.wrapping_sub(1));
+        if frames.is_empty() {
+            let recorded = frame_pointers.into_iter().enumerate();
+            frames.extend(recorded.map(|(depth, pc)| UnwoundFrame { pc, is_return: depth > 0 }));
         }
         if self.lines.len() > MOST_LINES {
             self.lines.clear();
         }
         let version = self.spaces.user_version(pid);
-        // For callers the unwinder returns the last byte of the call; the return address is
-        // printed.
-        let behind = std::iter::once(0).chain(std::iter::repeat(1));
-        let line = |(address, behind): (&u64, u64)| {
-            let key = (version, *address, behind);
+        // A caller is looked up at the last byte of its call; the return address is printed.
+        let line = |frame: &UnwoundFrame| {
+            let address = frame.code_address();
+            let behind = u64::from(frame.is_return);
+            let key = (version, address, behind);
             let known = self.lines.get(&key).cloned();
             known.unwrap_or_else(|| {
-                let line = self.line(pid, *address, behind);
+                let line = self.line(pid, address, behind);
                 self.lines.insert(key, line.clone());
                 line
             })
         };
-        addresses.iter().zip(behind).map(line).collect()
+        frames.iter().map(line).collect()
     }
 
     /// Returns the call chain of a copied stack, innermost first.
@@ -263,8 +263,6 @@ impl Stacks {
         let name = self.dsos.get(mapping.dso).map_or(&b"?"[..], |dso| &dso.name);
         let name = String::from_utf8_lossy(name);
         let symbol = self.symbolizer.find(&self.dsos, mapping.dso, at).ok();
-        // No call begins a function: a signal handler returns there.
-        let behind = if symbol.is_some_and(|symbol| symbol.start == at) { 0 } else { behind };
         let symbol = symbol.map_or_else(String::new, |symbol| {
             let offset = at.saturating_sub(symbol.start) + behind;
             format!("{}+{offset:#x}", self.symbolizer.name(symbol))
