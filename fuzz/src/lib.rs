@@ -80,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// Allocations are counted per process, so tests run one at a time.
+    /// Allocations and CPU time are counted per process, so the tests of this module exclude each
+    /// other. Tests of other modules don't take this lock.
     static ALLOCATING: Mutex<()> = Mutex::new(());
 
     /// Seeds, corpus and the inputs in `found/` pass. A file's name there is its target and a

@@ -106,7 +106,7 @@ fn meanwhile() {
 }
 
 impl SimulatedDisk {
-    /// An empty disk. With `is_stream` its only file is a FIFO.
+    /// An empty disk. With `is_stream` the recording's destination opens as a FIFO.
     #[must_use]
     pub fn new(faults: Faults, clock: Arc<VirtualClock>, is_stream: bool) -> Self {
         Self { shared: Arc::new(DiskState { faults, clock, state: Mutex::default(), is_stream }) }

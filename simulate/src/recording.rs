@@ -150,7 +150,8 @@ struct Session<'a> {
     clock: Arc<VirtualClock>,
     disk: SimulatedDisk,
     recording: Recording,
-    /// Number of samples that were due before the last flush began.
+    /// Number of samples that were due before the last flush began; 0 unless the output is a file
+    /// without a queue that keeps all records.
     flushed: usize,
 }
 

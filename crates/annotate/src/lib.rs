@@ -27,7 +27,7 @@ pub struct AnnotatedFunction {
     pub path: String,
     /// Weight of the samples in the function.
     pub own: Weight,
-    /// Weight of all samples of the event.
+    /// Weight of all selected samples of the event: 100% of the global percentages.
     pub all: Weight,
     /// Instructions in address order.
     pub lines: Vec<AnnotatedLine>,

@@ -508,7 +508,7 @@ static long add_words(__u32 block, struct scan *scan)
 /*
  * Identifies a user stack without unwinding: by thread, program, the place of the kernel call and the stack pointer there, the words
  * that can be return addresses in the bytes that a copy has, and the generation of copies. Other callers have other return addresses, so
- * no stack gets another one's key. A stack that differs in a stale word only is copied again.
+ * no stack gets another one's key, unless both differ only in addresses up to STACK_REACH above it. One that differs in a stale word is copied again.
  */
 static __noinline __u64 user_key(struct task_struct *task, __u64 ip, __u64 sp)
 {

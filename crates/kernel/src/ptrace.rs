@@ -46,13 +46,13 @@ pub enum TraceeStop {
     GroupStop,
     /// It exits with this status of wait(2).
     Ending(u32),
-    /// It has exited and is no longer traced.
+    /// It has exited or was killed, with this status of wait(2), and is no longer traced.
     Gone(u32),
     /// It has been seized.
     Other,
 }
 
-/// `struct ptrace_syscall_info`, up to the arguments.
+/// `struct ptrace_syscall_info`, with its union as words.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct CallInfo {
@@ -66,8 +66,8 @@ struct CallInfo {
 }
 
 fn request(number: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<usize, Errno> {
-    // SAFETY: of the requests of this module, two write: the one through `data` is given a buffer of
-    // the size in `address`, the others one that is large enough for what they write.
+    // SAFETY: of the requests of this module, two write: the one through `data` is given a buffer
+    // of the size in `address`, the others one that is large enough for what they write.
     #[allow(unsafe_code)]
     let result = unsafe { libc::ptrace(number, tid, address, data) };
     usize::try_from(result)

@@ -301,7 +301,8 @@ fn perf_shows_every_feature() {
     assert!(ids.contains("0102030405060708090a0b0c0d0e0f1011121314 /a/file"), "{ids}");
 }
 
-/// Returns the formats of tracepoints as perf writes them, from a recording of its own.
+/// Records a tracepoint with perf, and returns the section with the tracepoints' formats; `None` if
+/// perf can't record one here.
 fn tracing_data_of_perf(folder: &Path) -> Option<Vec<u8>> {
     let path = folder.join("perf.data");
     let words = ["record", "--quiet", "-e", "raw_syscalls:sys_enter", "-o"];

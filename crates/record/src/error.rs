@@ -121,7 +121,7 @@ pub enum PlanError {
     Open(#[from] OpenError),
 }
 
-/// Why a command can't be followed in a way that sees more tasks.
+/// Why a command can't be followed in the requested way, or in a preferred one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotFollowed {
     /// An option needs inherited events.
@@ -291,7 +291,7 @@ pub enum FilterError {
     TooLong {
         /// The event.
         event: String,
-        /// Length in bytes.
+        /// Length in bytes, with the clauses that exclude the recorder's threads.
         bytes: usize,
         /// Limit of the kernel, in bytes.
         longest: usize,

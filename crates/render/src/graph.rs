@@ -13,7 +13,8 @@ pub struct Graph {
     /// Branches below this percentage of all samples (with [`Style::Fractal`] of the parent branch)
     /// are left out.
     pub percent_limit: f64,
-    /// Leave out a single first function, because the row names it.
+    /// Whether the first function of a tree with a single root is left out, as in perf. With
+    /// [`Order::Callee`] the row names it. [`Style::Flat`] and [`Style::Folded`] ignore this.
     pub skips_first: bool,
     /// Their form.
     pub style: Style,

@@ -68,7 +68,7 @@ pub struct TableView {
     pub percent_limit: f64,
     /// Maximum number of rows; `None`: all.
     pub most_rows: Option<usize>,
-    /// The threads, files and functions that are shown.
+    /// Which threads, files and functions are shown, and whether only samples with a parent.
     pub filter: Filter,
     /// Shares are of the samples that pass the filter, instead of all samples.
     pub is_relative: bool,

@@ -134,7 +134,8 @@ fn text_width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// Starts a cell with the additions of `-v`: a function's address, or the whole path of a file.
+/// Writes what `-v` shows: the address in front of a function's name, or a file's whole path
+/// instead of its name.
 fn write_verbose(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
     let frame = entry.frame.and_then(|frame| profile.frame(frame));
     match column {

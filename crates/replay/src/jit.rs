@@ -249,7 +249,7 @@ impl JitCode {
     fn apply(&mut self, pid: i32, dso: DsoId, change: &JitChange) {
         let JitChange { start, end, code, .. } = *change;
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
-        // The code was removed, unless other code has replaced it.
+        // Other code has replaced an entry with another range, at least in part.
         if code.is_none() {
             if space.get(&start).is_some_and(|old| old.end == end) {
                 space.remove(&start);

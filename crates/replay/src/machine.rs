@@ -218,7 +218,8 @@ impl Machine {
         self.jit.learn(description, self.symbolizer.recorded_processes());
     }
 
-    /// Reads the recorded kernel and the listed build ids from a recording's description.
+    /// Reads the clock, the first sample's time, the recorded kernel and the listed build ids from
+    /// a recording's description.
     pub(crate) fn learn(&mut self, description: &Description) {
         self.time.learn(description);
         let listed = recorded_kernel(description, &mut self.dsos.build_ids);
@@ -665,7 +666,8 @@ impl Machine {
         self.symbolizer.name_source(symbol)
     }
 
-    /// Returns a DSO's name as `perf` prints it. Untrusted.
+    /// Returns a DSO's name as `perf script` prints it: the whole path, or a name such as
+    /// `[kernel.kallsyms]`. Untrusted.
     #[must_use]
     pub fn dso_name(&self, dso: DsoId) -> &[u8] {
         self.dsos.table.get(dso).map_or(b"[unknown]", |dso| &dso.name)

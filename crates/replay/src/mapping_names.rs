@@ -9,7 +9,8 @@ pub(crate) fn is_jitdump(path: &[u8]) -> bool {
         && number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
 }
 
-/// Whether a name stands for memory without a file.
+/// Whether a name is one of those of memory that may hold compiled code. Others without a file,
+/// such as `[vdso]`, aren't included.
 pub(crate) fn has_no_file(path: &[u8]) -> bool {
     path == b"//anon"
         || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"]

@@ -68,8 +68,8 @@ pub struct Symbolizer {
     cache: LookupCache,
 }
 
-/// The symbols of a DSO, and parts that are read when they are first needed. `None` in a part means
-/// that it doesn't exist or can't be read.
+/// The symbols of a DSO, and parts that are read when they are first needed. `None` in a part: it
+/// doesn't exist, can't be read, or exceeds the [`TableBudget`].
 #[derive(Debug)]
 struct DsoSymbols {
     source: SymbolSource,
@@ -180,7 +180,8 @@ impl Symbolizer {
         symbols.names.add(symbol.number, raw, origin, max_bytes)
     }
 
-    /// Returns the name that a symbol has in its file, if it differs from [`Self::name`]. Untrusted.
+    /// Returns the name that a symbol has in its file, if it differs from [`Self::name`].
+    /// Untrusted.
     #[must_use]
     pub fn linkage_name(&self, symbol: Symbol) -> Option<&str> {
         let symbols = self.dsos.get(symbol.dso.number())?.as_ref().ok()?;

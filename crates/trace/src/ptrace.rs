@@ -79,7 +79,9 @@ impl PtraceCalls {
     /// Starts tracing. Only calls with a plan are recorded.
     ///
     /// # Errors
-    /// `EPERM` if this user may not trace a task, or if all tasks are to be traced.
+    /// `EPERM` if a task may not be traced or has another tracer, or if all tasks are to be traced;
+    /// `ESRCH` if a task has exited; otherwise the error of the descriptor or the thread that can't
+    /// be created.
     pub(crate) fn start(
         plans: HashMap<Call, CallPlan>,
         follow: &FollowedTasks,

@@ -371,7 +371,8 @@ pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
     text + "}"
 }
 
-/// Formats the fields of a signal that a process sent, or a timer of its own.
+/// Formats the fields of a signal with a code of 0 or below: from a process, or from a timer of the
+/// receiver.
 fn sent_fields(f: StructBytes<'_>) -> String {
     let from = format!(", si_pid={}, si_uid={}", f.int(16), f.word(20));
     let value = || format!(", si_int={}, si_ptr={}", f.int(24), pointer(f.long(24)));

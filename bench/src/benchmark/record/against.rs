@@ -124,7 +124,8 @@ fn read(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
     Ok(Report::of_rounds(&commands, &rounds, findings))
 }
 
-/// The recorder's CPU time between its start and its end, by its own account, in ns.
+/// The recorder's CPU time without start-up and shutdown, from its ledger, in ns; NaN without a
+/// ledger.
 fn between(run: &TrialResult) -> f64 {
     let cost = run.ledger.as_ref().map(|ledger| &ledger["cost"]["recording_cpu_ns"]);
     cost.and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)

@@ -28,7 +28,7 @@ pub(super) struct DebugProgram {
 /// its own, and tare itself.
 ///
 /// # Errors
-/// A compiler is missing, or failed.
+/// Fails if a build tool is missing or fails, or a file can't be written.
 pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<DebugProgram>> {
     let program = |name: &str, file| DebugProgram { name: name.to_owned(), file };
     Ok(vec![

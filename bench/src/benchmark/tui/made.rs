@@ -71,7 +71,7 @@ impl Library {
             path.display()
         );
         let bytes = std::fs::read(&path)?;
-        // No other run of this byte is this long.
+        // The functions are the only 4096 successive bytes of 0x90 (nop).
         let first = bytes.windows(4096).position(|run| run.iter().all(|byte| *byte == 0x90));
         let offset = first.context("the library has no functions")? as u64;
         Ok(Self { path: path.canonicalize()?, offset })

@@ -51,7 +51,7 @@ impl Unwinding {
         &self.addresses[begin..self.ends[at]]
     }
 
-    /// Counts the stacks with the same addresses as another's.
+    /// Counts the stacks that both unwound to the same addresses, stack by stack.
     pub(super) fn count_equal(&self, other: &Self) -> usize {
         (0..self.ends.len()).filter(|at| self.stack(*at) == other.stack(*at)).count()
     }

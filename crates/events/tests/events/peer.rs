@@ -38,7 +38,7 @@ const TEXTS: [&str; 27] = [
 ];
 
 /// Formats the parts of an attribute that both tools must agree on. perf 6.1 sets `exclude_guest`
-/// unasked; newer versions and this grammar don't.
+/// unasked; this grammar doesn't.
 fn comparable(attr: &Attr) -> String {
     let counting = Flags::DISABLED | Flags::INHERIT | Flags::ENABLE_ON_EXEC | Flags::EXCLUDE_GUEST;
     Attr {

@@ -66,7 +66,8 @@ impl Unpacker {
         }
     }
 
-    /// Whether no compressed record was added yet, or the data has ended.
+    /// Whether there is no decoder: before the first compressed record, after the recording's end,
+    /// or without memory for one.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.stream.is_none()

@@ -12,7 +12,7 @@ pub struct TooLong {
     pub size: usize,
 }
 
-/// The header of a record.
+/// The first 8 bytes of every record (`struct perf_event_header`), decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {
     /// The kind of record: see [`super::kind`].

@@ -66,7 +66,8 @@ impl RawArgument {
     }
 }
 
-/// Memory that an argument led to.
+/// Data copied for an argument or a returned descriptor: memory it points to, or its file's
+/// description or path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
     /// Number of the argument, from 0: [`RESULT`] for a returned descriptor, and [`SECOND`] more
@@ -423,8 +424,8 @@ impl Calls {
     }
 }
 
-/// Reads the memory that the plan copies when a call begins, as chunks. It is empty if the thread has
-/// left the call, or its memory can't be read.
+/// Reads the memory that the plan copies when a call begins, as chunks. It is empty if the thread
+/// has left the call, or its memory can't be read.
 fn read_memory(call: &CallInProgress, plan: &CallPlan) -> Vec<u8> {
     let memory = call.open_memory();
     memory.map(|memory| memory.copy(plan, &call.values, CopyMoment::Enter)).unwrap_or_default()

@@ -270,8 +270,9 @@ impl std::fmt::Debug for Locks {
 }
 
 impl Locks {
-    /// Loads and starts the programs for kernel locks, futexes, or both. Threads that sleep in one
-    /// of the first 32 `lock_functions` have waited for a kernel lock since before the trace.
+    /// Loads and starts the programs for kernel locks, futexes, or both. With `kernel`, a
+    /// thread that already sleeps in one of the first 32 `lock_functions` counts as waiting for a
+    /// kernel lock since before the trace.
     ///
     /// # Errors
     /// See [`BpfError`].

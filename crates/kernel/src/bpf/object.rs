@@ -85,7 +85,8 @@ impl ObjectLoader {
         self
     }
 
-    /// Sizes the map `ring` in bytes, and wakes its reader while more than an eighth of it is full.
+    /// Sets the size of the map `ring`, in bytes. Each record that finds more than an eighth of it
+    /// pending wakes the reader.
     pub(crate) fn record_ring(self, ring_bytes: u32) -> Self {
         self.map_size("ring", ring_bytes).constant("watermark", ring_bytes / 8)
     }

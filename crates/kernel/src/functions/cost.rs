@@ -32,7 +32,7 @@ pub struct ProbeCost {
 
 /// Calls per batch.
 const CALLS: u32 = 500;
-/// Number of batches.
+/// Batches per measurement, of which the median counts.
 const BATCHES: usize = 5;
 
 /// Kinds of probed functions, each with its own cost.

@@ -99,7 +99,8 @@ pub struct Topology(BTreeMap<u32, CpuNumbers>);
 
 impl Host {
     /// Reads the locations of these CPUs (`/sys/devices/system/{cpu,node}`). A missing file gives
-    /// -1, or 0 for the die. Caches aren't read, which takes two files for each cache of each CPU.
+    /// -1, or 0 for the die. It doesn't read the caches: that would take two files for each cache of
+    /// each CPU.
     #[must_use]
     pub fn topology(&self, cpus: &CpuList) -> Topology {
         self.topology_by(cpus, |_| [UNKNOWN; LEVELS])

@@ -18,7 +18,7 @@ pub struct Metric {
     pub named: Option<NamedFigure>,
 }
 
-/// A figure with name and unit of the metrics that perf has for all CPUs
+/// A figure under the name and unit of one of the metrics that perf has for every CPU model
 /// (`pmu-events/arch/common/common/metrics.json`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NamedFigure {

@@ -47,7 +47,8 @@ pub struct HandlerCost {
     pub interrupt_us: Option<Estimate>,
     /// Microseconds that the program loses.
     pub stolen_us: Option<Estimate>,
-    /// The quantiles of the stolen time at [`SHARES`], in microseconds; empty without samples.
+    /// Quantiles at [`SHARES`] of the gaps of less than 100 us with one sample, in microseconds;
+    /// empty without such gaps.
     pub stolen_quantiles_us: Vec<f64>,
     /// Cost of a trace event in the handler's span, in microseconds; it was subtracted.
     pub handler_tracing_us: Option<Estimate>,

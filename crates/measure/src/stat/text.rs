@@ -83,7 +83,7 @@ fn write_each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
     writeln!(out, "{:>VALUE$} each run", "#")?;
     for run in elapsed {
         let off = run - summary.mean;
-        // A run without time would have infinitely many marks.
+        // The limit of 80 also covers a run of 0 seconds, whose percentage is infinite.
         let percent = (100.0 * off / run).abs();
         let more = (1..=80).take_while(|mark| f64::from(5 * mark) <= percent).count();
         writeln!(out, "{run:>VALUE$.6} ({off:+.6}) {}", "#".repeat(1 + more))?;

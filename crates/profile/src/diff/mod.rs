@@ -240,7 +240,8 @@ impl RunBuilder {
         }
     }
 
-    /// Finds the entries of a row.
+    /// Returns the indices of the entries to which a row's weight is added. Adds missing entries to
+    /// `runs`.
     fn find_entries(
         &mut self,
         runs: &mut Runs,
@@ -283,7 +284,8 @@ impl RunBuilder {
             }
             found.push(runs.entries.insert_full(entry).0);
         }
-        // A recursive function counts a row once.
+        // A row counts once for an entry that several of its frames have: a recursive function, or
+        // functions of one file without the symbol key.
         found.sort_unstable();
         found.dedup();
         found

@@ -400,7 +400,8 @@ impl Reader {
         append(&mut shared.lock(), &mut pending, &mut noted, Some((self.number, since)))
     }
 
-    /// Takes at most `step` bytes of a ring at a time, and checks the file size after each.
+    /// Takes at most `step` bytes of a ring at a time, but at least one record, and after each
+    /// batch checks whether the file is full.
     fn pass_in_steps(&mut self, shared: &SharedOutput, step: usize) -> Result<Pass> {
         let since = shared.lock().rounds.number();
         if self.number > 0 && shared.lock().path.output.is_full() {

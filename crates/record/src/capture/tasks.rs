@@ -58,7 +58,7 @@ impl Tasks {
         }
     }
 
-    /// Counts a fork or an exit.
+    /// Notes the task and the parent of a fork, and counts exits. Ignores other records.
     pub(crate) fn see(&mut self, record: &Record<'_>) {
         match record {
             Record::Fork(Task { tid, ptid, .. }) => self.born.push((*tid, *ptid)),

@@ -70,7 +70,7 @@ pub enum OutputError {
     /// The file was deleted, or replaced by another.
     #[error("its file was deleted during the recording: a new file holds the records until then")]
     Deleted,
-    /// The file was deleted, and no new file can be written.
+    /// The file was deleted or replaced, and no new file can be written.
     #[error("its file was deleted during the recording, and no new one can be written: {0}")]
     DeletedForGood(Errno),
     /// Any other failure.

@@ -64,8 +64,8 @@ use unwinding::UnwindingWriter;
 pub struct Closing<'a> {
     /// The description, with facts that are only known at the end.
     pub description: &'a Description,
-    /// The last records. In a file they are written even if the recording had to end: data are cut
-    /// to make room for them.
+    /// The last records. In a file they are written even if the recording had to end; if the disk
+    /// has no room, data are cut for them.
     pub records: &'a [u8],
 }
 

@@ -392,7 +392,7 @@ impl RecordWriter for UnwindingWriter {
         let Self { shared, thread, back, ends, .. } = *self;
         drop(ends);
         let stage = back.recv();
-        // The thread has returned the stage, and is about to end.
+        // The thread has returned the stage or has panicked, so joining it doesn't block.
         drop(thread.map(JoinHandle::join));
         let stats = match stage {
             Ok(mut stage) => {

@@ -3,8 +3,9 @@
 //! `rate` decides how often an event is sampled, using the CPU's `speed` to turn a frequency into a
 //! period; `slower` adds the lower rates of a budget. `attr` decides the fields of its samples.
 //! `tracking` makes an event track processes. `settle` asks the kernel, and falls back if it
-//! rejects an optional feature. `copies` decides how much of a stack to copy. `off_cpu` plans the event for off-CPU time, and `system_calls` the
-//! BPF programs for system calls. `cpus` finds the CPUs and targets of events.
+//! rejects an optional feature. `copies` decides how much of a stack to copy. `off_cpu` plans the
+//! event for off-CPU time, and `system_calls` the BPF programs for system calls. `cpus` finds the
+//! CPUs and targets of events.
 
 mod attr;
 mod copies;
@@ -245,8 +246,8 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
     }
 }
 
-/// Returns the indexes of the events whose copied stacks the recorder unwinds, and unless the options
-/// state the size of copies, fits it to the rings.
+/// Returns the indexes of the events whose copied stacks the recorder unwinds, and unless the
+/// options state the size of copies, fits it to the rings.
 fn fit_unwound(
     events: &mut [PlannedEvent],
     defaults: &AttrDefaults<'_>,
@@ -482,7 +483,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the fields that a filter can use.
+    /// Returns the fields that a filter can use (of a probe without a tracepoint only
+    /// `common_pid`); `None` if the event accepts no filter.
     fn fields(&self, event: &Event) -> Result<Option<Vec<String>>, PlanError> {
         let Some(tracepoint) = &event.tracepoint else {
             return Ok(is_traced(event).then(|| vec!["common_pid".to_owned()]));

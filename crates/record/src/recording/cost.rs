@@ -25,8 +25,8 @@ pub(super) fn complete(ledger: &mut Ledger, session: &RecordSession) {
 }
 
 impl Recording {
-    /// Returns the time that samples have taken from the sampled tasks so far, in microseconds;
-    /// `None` if no event's cost is known.
+    /// Returns the time that samples have taken from the sampled tasks so far, in microseconds,
+    /// without lost samples and events of unknown cost; `None` if no event's cost is known.
     #[must_use]
     pub fn cost_of_samples(&self) -> Option<Estimate> {
         let samples = self.capture.shared.samples();

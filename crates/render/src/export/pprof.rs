@@ -149,7 +149,8 @@ struct PprofFunction {
     first_line: u32,
 }
 
-/// A part of a file that was mapped: an index of its ranges. `None` if it is unknown where.
+/// A mapped part of a file: an index into [`MappedFile::ranges`], or `None` if no known range
+/// contains the address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PprofMapping {
     dso: DsoId,

@@ -50,7 +50,7 @@ impl<'a> ProcessNames<'a> {
         Self(names)
     }
 
-    /// Returns the name of a process.
+    /// Returns the name of a process; `unknown` if none of its threads has samples.
     pub(super) fn get(&self, pid: i32) -> &'a [u8] {
         self.0.get(&pid).copied().unwrap_or(b"unknown")
     }

@@ -30,7 +30,8 @@ pub(super) struct Node {
     pub(super) depth: u32,
     /// Index in the graph's functions.
     pub(super) function: usize,
-    /// Its largest share of an event's weight on either side: 0 to 1.
+    /// Its largest share of an event's weight on either side, 0 to 1; of a merged node, the sum of
+    /// these shares of its parts.
     pub(super) share: f64,
 }
 

@@ -55,7 +55,8 @@ pub(super) enum RowLookup {
     NoEntry,
     /// The file has no table.
     NoTable,
-    /// The entry can't be read.
+    /// The entry is damaged or too long, its row has values that no compiler writes, or the limit
+    /// on work is reached.
     Damaged,
 }
 

@@ -163,7 +163,7 @@ impl UnwindCache {
 }
 
 impl Unwinder {
-    /// Bytes of the tables of all DSOs.
+    /// Bytes of the unwind tables that were read so far, of all DSOs.
     #[must_use]
     pub fn bytes(&self) -> usize {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
@@ -195,8 +195,8 @@ impl Unwinder {
         outcome
     }
 
-    /// Appends the frames of a stack, innermost first. Returns the outcome, and how many frames come
-    /// from the frame-pointer chain.
+    /// Appends the frames of a stack, innermost first. Returns the outcome, and how many frames
+    /// come from the frame-pointer chain.
     pub fn unwind_frames(
         &self,
         cache: &mut UnwindCache,
@@ -446,8 +446,8 @@ impl Walk<'_> {
         let Some(call) = caller.and_then(|caller| self.call_before(caller, pc)) else {
             return false;
         };
-        // A call of another file goes through a stub. A word of data can look like a return address,
-        // so in a file without any tables, an indirect call proves too little.
+        // A call of another file goes through a stub. A word of data can look like a return
+        // address, so in a file without any tables, an indirect call proves too little.
         let is_caller = match call {
             Call::Indirect => is_in_assembly,
             Call::Direct(_) => {

@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-/// Longest first column of a table with two columns that is printed beside the second.
+/// Length of a table's first cell, in bytes of Markdown, above which an empty line separates it
+/// from the second cell, in tables with two columns.
 const TERM: usize = 60;
 
 /// Escapes a text for roff.

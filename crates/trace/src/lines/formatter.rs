@@ -71,7 +71,7 @@ impl CallFormatter {
         }
     }
 
-    /// Returns what the kernel has to copy for each of these calls.
+    /// Returns the memory that the tracer copies for each of these calls.
     pub(super) fn plans(&self, calls: &CallSelection) -> impl Iterator<Item = (Call, CallPlan)> {
         let string = u16::try_from(self.string).unwrap_or(u16::MAX);
         let descriptors = self.descriptors > DescriptorInfo::Number || !self.view.paths.is_empty();

@@ -148,7 +148,7 @@ impl Lines {
         self.formatter.only_pointers = true;
     }
 
-    /// Returns what the kernel has to copy for each selected call.
+    /// Returns the memory that the tracer copies for each selected call.
     pub fn plans(&self) -> impl Iterator<Item = (Call, CallPlan)> + '_ {
         self.formatter.plans(&self.options.calls)
     }

@@ -36,7 +36,8 @@ impl Navigation {
         self.view
     }
 
-    /// Switches to a view.
+    /// Switches to a view. On entering the instructions, remembers the view that
+    /// [`Self::step_back`] returns to.
     pub(super) fn show(&mut self, view: View) {
         if view == View::Annotate && self.view != View::Annotate {
             self.return_to = self.view;

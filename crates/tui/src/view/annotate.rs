@@ -227,7 +227,8 @@ impl AnnotateView {
         self.code.of_all
     }
 
-    /// Switches between sample counts and periods; returns whether sample counts are used.
+    /// Switches percentages between sample counts and periods; returns whether they are of sample
+    /// counts.
     pub(crate) fn toggle_by_samples(&mut self) -> bool {
         self.code.by_samples = !self.code.by_samples;
         self.code.by_samples

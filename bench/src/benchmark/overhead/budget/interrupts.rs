@@ -28,7 +28,8 @@ pub(super) struct Interrupts {
     pub(super) stalled: u64,
     /// Interrupts for events of other recordings.
     pub(super) foreign: u64,
-    /// The interrupts in `ns` that interrupted user mode.
+    /// The interrupts in `ns` whose sample was of user mode; one without a sample is in neither
+    /// part.
     pub(super) of_user: Part,
     /// The interrupts in `ns` that interrupted the kernel.
     pub(super) of_kernel: Part,

@@ -75,7 +75,8 @@ pub struct AnnotateArgs {
     )]
     pub prefix_strip: usize,
 
-    /// Functions to list, and the column before their instructions.
+    /// Samples that count, functions to list, the column before their instructions, and whether
+    /// losses are printed.
     #[command(flatten)]
     pub listing: ListingArgs,
 

@@ -28,7 +28,7 @@ pub struct LockArgs {
     #[arg(long, help_heading = "Report")]
     pub futexes: bool,
 
-    /// Show call chains of the callers with the longest total wait
+    /// Show below each caller its call chain with the longest total wait
     #[arg(long, help_heading = "Report")]
     pub stacks: bool,
 

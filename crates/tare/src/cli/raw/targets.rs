@@ -62,8 +62,8 @@ pub enum FollowMode {
     /// The first possible one of these
     #[default]
     Auto,
-    /// Events on a cgroup of the command's own (needs `CAP_PERFMON`, and write access to the
-    /// current cgroup)
+    /// Events on a cgroup of the command's own (needs `CAP_PERFMON` or
+    /// kernel.perf_event_paranoid=0, and write access to the current cgroup)
     Cgroup,
     /// Events on whole CPUs, filtered to the command's samples (needs `CAP_PERFMON`)
     System,

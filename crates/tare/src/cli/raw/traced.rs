@@ -1,4 +1,5 @@
-//! Tasks to trace, destinations of results, and ring buffers, for `trace`, `sched` and `lock`.
+//! Tasks to trace and destinations of results, for `trace`, `sched` and `lock`; ring buffers, for
+//! `trace` and `sched`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

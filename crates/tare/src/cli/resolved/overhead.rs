@@ -37,9 +37,9 @@ pub enum Overhead {
 /// Studies to run.
 #[derive(Debug)]
 pub struct Study {
-    /// Events, one study each; empty: cycles, or cpu-clock without hardware counters.
+    /// Events; empty: cycles, or cpu-clock without hardware counters.
     pub events: Vec<Event>,
-    /// Kinds of call chains, one study each.
+    /// Kinds of call chains; each event is studied with each kind.
     pub call_graphs: Vec<CallGraph>,
     /// Rates in Hz, ascending and unique.
     pub rates: Vec<u64>,
@@ -49,7 +49,8 @@ pub struct Study {
     pub cpu: Option<u32>,
     /// Length of a time slice in nanoseconds.
     pub slice_ns: u64,
-    /// Pairs of slices for each rate and loop.
+    /// Rounds for each rate and loop: a slice without sampling, one with the event alone, and one
+    /// with each profiler.
     pub pairs: usize,
     /// Loops to run.
     pub loads: Vec<LoadKind>,

@@ -54,7 +54,7 @@ pub(crate) enum TraceView {
     Data(PathBuf, Option<u32>),
 }
 
-/// A line for each call.
+/// Options of printing a line for each call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallLines {
     /// The calls to print, and their layout.
@@ -203,8 +203,8 @@ impl Trace {
     }
 }
 
-/// Refuses perf's `-C CPUS` and `-t TID`, which are flags here, as in strace: the value would be the
-/// command.
+/// Refuses perf's `-C CPUS` and `-t TID`, which are flags here, as in strace: the value would be
+/// the command.
 fn refuse_values_of_perf(raw: &raw::TraceArgs) -> Result<(), Refusal> {
     let option = match (raw.with_summary, raw.timestamps) {
         (true, _) => "--cpu",

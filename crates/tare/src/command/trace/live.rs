@@ -18,7 +18,8 @@ use crate::exit::{Exit, Refusal};
 /// Longest time between two drains: a ring buffer with few records doesn't wake tare.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A trace that is being set up. The command, if there is one, waits for its execve.
+/// A trace, from its setup to its end. The forked command, if there is one, is held before its
+/// execve until [`Self::wait`] starts it.
 pub(crate) struct TraceSession<'a> {
     traced: &'a TraceTarget,
     pub(crate) host: Host,

@@ -94,7 +94,8 @@ options! {
         #[arg(short = 'k', long, value_name = "CLOCK")]
         pub clockid: Option<String>,
 
-        /// Record exact counts of each thread, written at its exit
+        /// Record the exact counts of each thread that a recorded thread starts, at its exit (not with
+        /// -a, -C or -G)
         #[arg(short, long)]
         pub stat: bool,
 

@@ -20,8 +20,8 @@ pub struct RecordOutput {
 }
 
 impl RecordOutput {
-    /// Resolves the output. `overwrites`: ring buffers are overwritten, and saved at the end or on
-    /// a signal.
+    /// Resolves the output. `overwrites`: the oldest records are dropped (`--overwrite`,
+    /// `--keep-last`, an event's `overwrite`), and the rest is written at the end or on SIGUSR2.
     pub(super) fn resolve(
         raw: &raw::record::OutputArgs,
         overwrites: bool,
