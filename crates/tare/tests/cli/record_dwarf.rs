@@ -68,8 +68,7 @@ fn copied_stacks_are_whole() {
         let ends = |stack: &&str| stack.contains("_start") || stack.contains(" main+");
         (stacks.clone().filter(ends).count(), stacks.count())
     };
-    let words = ["script", "--no-inline", "-F", "comm,ip,sym", "-i"];
-    let script = tare().args(words).arg(place.file()).output();
+    let script = tare().args(["script", "-F", "comm,ip,sym", "-i"]).arg(place.file()).output();
     let script = script.unwrap();
     let (good, all) = whole(&String::from_utf8_lossy(&script.stdout));
     // Some stacks exceed the copy.

@@ -16,21 +16,6 @@ options! {
     }
 }
 
-impl InlineArgs {
-    /// Whether inlined functions are shown where they are the default, as in perf's text output.
-    /// `by_request` leaves them out of forms that programs read, unless `--inline` is typed.
-    #[must_use]
-    pub fn is_default_on(&self, by_request: bool) -> bool {
-        if by_request { self.inline } else { !self.no_inline }
-    }
-}
-
-/// Help of `--inline` where it is the default.
-pub(super) const INLINE_HELP: &str = "Show inlined functions as frames in call chains (default with debug info; with --json only if typed)";
-
-/// Help of `--no-inline` where `--inline` is the default.
-pub(super) const NO_INLINE_HELP: &str = "Don't look up inlined functions";
-
 options! {
     /// Length of call chains, for `report` and `script`.
     #[derive(Clone, Debug, clap::Args)]

@@ -1,4 +1,3 @@
-use super::chains::{INLINE_HELP, NO_INLINE_HELP};
 use super::definition::{options, with_default};
 use super::{
     ChainLengthArgs, ColumnArgs, EventSwitchArgs, FilePartArgs, InlineArgs, InterfaceArgs,
@@ -24,8 +23,6 @@ options! {
         after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()),
         mut_arg("sort", |arg| with_default(arg, "comm,dso,sym")),
         mut_arg("fields", |arg| arg.short('F')),
-        mut_arg("inline", |arg| arg.help(INLINE_HELP)),
-        mut_arg("no_inline", |arg| arg.help(NO_INLINE_HELP)),
         mut_arg("comms", |arg| arg.short('c')),
         mut_arg("dsos", |arg| arg.short('d')),
         mut_arg("symbols", |arg| arg.short('S')),

@@ -1,6 +1,5 @@
 use std::path::PathBuf;
 
-use super::chains::{INLINE_HELP, NO_INLINE_HELP};
 use super::definition::with_default;
 use super::{
     ChainLengthArgs, EventSwitchArgs, FilePartArgs, InlineArgs, InputArgs, NameFilterArgs,
@@ -25,8 +24,6 @@ tare-script(1) lists the fields.",
     mut_arg("dump_raw_trace", |arg| arg.alias("dump-unsorted-raw-trace")),
     mut_arg("header_only", |arg| arg.conflicts_with("json")),
     mut_arg("comms", |arg| arg.short('c')),
-    mut_arg("inline", |arg| arg.help(INLINE_HELP)),
-    mut_arg("no_inline", |arg| arg.help(NO_INLINE_HELP)),
     mut_arg("symbols", |arg| arg.short('S')),
     mut_arg("max_stack", |arg| with_default(arg, &MAX_STACK.to_string())),
 )]

@@ -213,7 +213,7 @@ pub(super) fn summed(raw: raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
     Ok(ProfileOptions {
         time: script::times(raw.filters.tasks.range.time.as_deref())?,
         cpus: script::cpus(raw.filters.tasks.range.cpu.as_deref())?,
-        inline: raw.calls.inline.is_default_on(raw.output.json.json),
+        inline: raw.calls.inline.inline,
         include_self: raw.filters.own.include_self,
         exact: raw.keys.weight == raw::SampleWeight::Exact,
         symbols: symbols::resolve(raw.symbol_search),

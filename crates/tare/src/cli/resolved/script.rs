@@ -84,7 +84,7 @@ impl Script {
             },
             local_time: Some(local_time),
             callchains: !raw.hide_call_graph,
-            inline: raw.inline.is_default_on(raw.json || raw.perf_json.is_some()),
+            inline: raw.inline.inline,
             full_source_paths: raw.precision.full_source_path,
             // Known once the recording is open.
             sources: SourceRoot::default(),
