@@ -273,7 +273,7 @@ const WORKING: [(&str, &str); 25] = [
     ("trace -F all --no-syscalls true", "minor-fault {"),
     ("trace record -o trace.data true", "trace.data"),
     ("trace -i trace.data", "openat(AT_FDCWD, "),
-    ("sched record -o sched.data true", "sched.data"),
+    ("sched record -o sched.data sleep 0.01", "sched.data"),
     ("sched latency -i sched.data", "task"),
     ("sched timehist -i sched.data", "task name"),
     ("sched map --compact -i sched.data", " secs A0 => "),
