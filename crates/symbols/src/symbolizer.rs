@@ -63,7 +63,8 @@ pub struct Symbolizer {
     options: SymbolOptions,
     processes: RecordedProcesses,
     kernel: KernelLookup,
-    dsos: OnceVec<Result<DsoSymbols, Unresolved>>,
+    /// In boxes: a hostile recording has many DSOs without a file.
+    dsos: OnceVec<Result<Box<DsoSymbols>, Unresolved>>,
     budget: TableBudget,
     cache: LookupCache,
 }
@@ -160,8 +161,10 @@ impl Symbolizer {
     #[must_use]
     pub fn has_all_symbols(&self, dso: DsoId) -> bool {
         match self.dsos.get(dso.number()) {
-            Some(Ok(DsoSymbols { source: SymbolSource::Table(table), .. })) => table.is_full(),
-            Some(Ok(_)) => true,
+            Some(Ok(symbols)) => match &symbols.source {
+                SymbolSource::Table(table) => table.is_full(),
+                _ => true,
+            },
             _ => false,
         }
     }
@@ -337,7 +340,7 @@ impl Symbolizer {
     pub fn table_bytes(&self, is_counted: impl Fn(DsoId) -> bool) -> usize {
         let counted = self.dsos.iter().filter(|(number, _)| is_counted(DsoId::from_index(*number)));
         let loaded = counted.filter_map(|(_, symbols)| symbols.as_ref().ok());
-        loaded.map(DsoSymbols::accounted_bytes).sum()
+        loaded.map(|symbols| symbols.accounted_bytes()).sum()
     }
 
     /// Returns what debug info knows of sorted addresses in a DSO: an answer for each, or `None` if
@@ -417,10 +420,10 @@ impl Symbolizer {
             Some(symbols) => symbols,
             None => {
                 let recorded = dsos.recorded(dso).ok_or(Unresolved::NoMapping)?;
-                self.dsos.get_or_init(dso.number(), || self.load(&recorded))
+                self.dsos.get_or_init(dso.number(), || self.load(&recorded).map(Box::new))
             }
         };
-        symbols.as_ref().map_err(|why| *why)
+        symbols.as_ref().map(AsRef::as_ref).map_err(|why| *why)
     }
 
     /// Returns the mapping between addresses of a DSO and addresses of its file.

@@ -27,7 +27,7 @@ use crate::search::{self, SymbolOptions, find};
 /// number of threads, each with its own [`UnwindCache`].
 pub struct Unwinder {
     options: SymbolOptions,
-    by_dso: OnceVec<Result<DsoTables, UnwindOutcome>>,
+    by_dso: OnceVec<Result<Box<DsoTables>, UnwindOutcome>>,
     /// Bytes of all tables.
     bytes: AtomicU64,
 }
@@ -272,8 +272,8 @@ impl Unwinder {
         loaded.tables.keeps_frame_pointer(own, arch, &mut cache.context)
     }
 
-    fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<DsoTables, UnwindOutcome> {
-        self.by_dso.get_or_init(dso.number(), || self.load(dsos, dso))
+    fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<Box<DsoTables>, UnwindOutcome> {
+        self.by_dso.get_or_init(dso.number(), || self.load(dsos, dso).map(Box::new))
     }
 
     /// Reads the tables of a DSO from the recorded file.
