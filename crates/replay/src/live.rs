@@ -90,10 +90,7 @@ impl Live {
     /// # Errors
     /// Fails if the bytes aren't the beginning of a stream.
     pub fn describe(&mut self, stream: &[u8]) -> Result<(), OpenError> {
-        let mut reader = Reader::stream(stream)?;
-        // Reading from memory can't fail.
-        while let Ok(Some(_)) = reader.next_record() {}
-        self.description = reader.description().clone();
+        self.description = read_beginning(stream)?;
         Ok(())
     }
 
@@ -166,6 +163,14 @@ impl Live {
     pub fn losses(&self) -> Losses {
         Losses { own_samples: self.own_samples, ..self.replay.losses() }
     }
+}
+
+/// Reads the beginning of a stream.
+pub(crate) fn read_beginning(stream: &[u8]) -> Result<Description, OpenError> {
+    let mut reader = Reader::stream(stream)?;
+    // Reading from memory can't fail.
+    while let Ok(Some(_)) = reader.next_record() {}
+    Ok(reader.description().clone())
 }
 
 fn to_nanos(time: Duration) -> u64 {

@@ -13,10 +13,11 @@
 use std::collections::HashMap;
 
 use tare_format::Endian;
+use tare_format::abi::Flags;
 use tare_format::abi::bindings::{
     PERF_CONTEXT_USER, PERF_RECORD_MISC_MMAP_DATA, PERF_RECORD_MMAP, PERF_RECORD_MMAP2,
 };
-use tare_format::file::{Description, OpenError, Reader};
+use tare_format::file::{Description, OpenError, writer};
 use tare_format::ledger::{IncompleteChains, OffCpuReach, UnwoundChains};
 use tare_format::record::{
     Layout, RawRecord, Record, RecordHeader, Records, Sample, SampleHead, StackParts, kind,
@@ -25,6 +26,7 @@ use tare_profile::EndReasonCount;
 use tare_symbols::{SymbolOptions, UnwindCache, Unwinder, UnwoundFrame};
 
 use crate::copied_stack::{CopiedStack, StackFrames};
+use crate::live::read_beginning;
 use crate::machine::Machine;
 use crate::mapping_names::is_jitdump;
 use crate::off_cpu::is_off_cpu;
@@ -63,8 +65,6 @@ pub struct LiveUnwinder {
     /// Number of chains that stayed as the kernel recorded them.
     behind: u64,
     waits: WaitStacks,
-    /// The user part of each record of a round, by position.
-    round: Vec<UserFrames>,
 }
 
 /// The unwinder with what it has read.
@@ -162,7 +162,6 @@ impl LiveUnwinder {
             stats: UnwindStats::default(),
             behind: 0,
             waits: WaitStacks::default(),
-            round: Vec::new(),
         }
     }
 
@@ -172,12 +171,25 @@ impl LiveUnwinder {
     /// # Errors
     /// Fails if the bytes aren't the beginning of a stream.
     pub fn describe(&mut self, stream: &[u8]) -> Result<(), OpenError> {
-        let mut reader = Reader::stream(stream)?;
-        // Reading from memory can't fail.
-        while let Ok(Some(_)) = reader.next_record() {}
-        self.description = reader.description().clone();
+        self.description = read_beginning(stream)?;
         self.machine.learn(&self.description);
         Ok(())
+    }
+
+    /// Returns the description of the records as they are written.
+    #[must_use]
+    pub fn written(&self, description: &writer::Description) -> writer::Description {
+        let mut description = description.clone();
+        for UnwoundEvent { event, keeps_registers } in &self.events {
+            if let Some(event) = description.events.get_mut(*event) {
+                event.attr = event.attr.without_copied_stack(*keeps_registers);
+            }
+        }
+        if !self.keeps_data_mappings {
+            let events = description.events.iter_mut();
+            events.for_each(|event| event.attr.flags.remove(Flags::MMAP_DATA));
+        }
+        description
     }
 
     /// Appends whole records to `into`, with call chains in place of the copied stacks of unwound
@@ -185,9 +197,7 @@ impl LiveUnwinder {
     pub fn unwind(&mut self, records: &[u8], is_behind: bool, into: &mut Vec<u8>) {
         let round: Vec<_> =
             Records::new(records, Endian::NATIVE).map(|raw| self.look_at(raw)).collect();
-        let mut unwound = std::mem::take(&mut self.round);
-        unwound.clear();
-        unwound.resize_with(round.len(), || UserFrames::Recorded);
+        let mut unwound: Vec<_> = round.iter().map(|_| UserFrames::Recorded).collect();
         let mut in_order: Vec<usize> = (0..round.len()).collect();
         in_order.sort_by_key(|position| round[*position].time_ns);
         for position in in_order {
@@ -202,7 +212,6 @@ impl LiveUnwinder {
         for (record, frames) in round.iter().zip(&unwound) {
             self.write(record, frames, into);
         }
-        self.round = unwound;
         let newest_ns = round.iter().filter_map(|record| record.time_ns).max();
         self.forget_before(newest_ns.unwrap_or(0).saturating_sub(REMEMBERED_NS));
     }
@@ -327,23 +336,22 @@ impl LiveUnwinder {
         let Ok(header) = RecordHeader::new(kind, misc, body.len()) else { return };
         let parts = record.event.and_then(|event| {
             let keeps_registers = self.events.get(event)?.keeps_registers;
-            let layout = self.layout(event)?;
-            let sample = Sample::decode(&record.raw, layout).ok()?;
-            Some((StackParts::find(&record.raw, layout, keeps_registers)?, sample.callchain?))
+            StackParts::find(&record.raw, self.layout(event)?, keeps_registers)
         });
-        let Some((parts, recorded)) = parts else {
+        let Some(parts) = parts else {
             into.extend(header.encode());
             into.extend_from_slice(body);
             return;
         };
         let mut chain = Vec::with_capacity(64);
         match frames {
-            UserFrames::Recorded | UserFrames::Introduced => chain.extend(recorded.iter()),
             UserFrames::Unwound(frames) => {
-                chain.extend(recorded.iter().take_while(|word| *word != PERF_CONTEXT_USER));
+                let recorded = parts.callchain.iter();
+                chain.extend(recorded.take_while(|word| *word != PERF_CONTEXT_USER));
                 chain.push(PERF_CONTEXT_USER);
                 chain.extend(frames.iter().map(|frame| frame.pc));
             }
+            _ => chain.extend(parts.callchain.iter()),
         }
         parts.encode(header, &chain, into);
     }

@@ -54,6 +54,16 @@ fn stolen(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     Ok(json!({ "fp_us": fp, "auto_us": auto }))
 }
 
+/// Records a command with `tare record -e cpu-clock` and these options; returns the ledger.
+fn record(scratch: &Scratch<'_>, options: &[&str], command: &[&str]) -> anyhow::Result<Value> {
+    let file = scratch.path("recorded.data").display().to_string();
+    let tare = scratch.setting.tare();
+    let begin = [&tare, "record", "-q", "-e", "cpu-clock", "-o", &file];
+    let words = [&begin[..], options, &["--"], command].concat();
+    succeed(&words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
+    ledger(scratch, &file)
+}
+
 /// The ledger of a recording.
 fn ledger(scratch: &Scratch<'_>, file: &str) -> anyhow::Result<Value> {
     let tare = scratch.setting.tare();
@@ -71,27 +81,8 @@ fn number(value: &Value) -> anyhow::Result<f64> {
 fn recorder(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     let mut costs = Vec::new();
     for how in ["fp", "auto"] {
-        let file = scratch.path("deep.data").display().to_string();
-        let tare = scratch.setting.tare();
-        let words = [
-            &tare,
-            "record",
-            "-q",
-            "-F",
-            "999",
-            "-e",
-            "cpu-clock",
-            "--call-graph",
-            how,
-            "-o",
-            &file,
-            "--",
-            "sh",
-            "-c",
-            DEEP,
-        ];
-        succeed(&words.map(str::to_owned))?;
-        costs.push(ledger(scratch, &file)?);
+        let options = ["-F", "999", "--call-graph", how];
+        costs.push(record(scratch, &options, &["sh", "-c", DEEP])?);
     }
     let cpu_us = |ledger: &Value| number(&ledger["cost"]["recording_cpu_ns"]).map(|ns| ns / 1e3);
     let samples = number(&costs[1]["events"][0]["samples"])?;
@@ -140,31 +131,12 @@ fn perf_script_us(scratch: &Scratch<'_>) -> anyhow::Result<f64> {
 fn busy_machine(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     let busy_loop = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
     let mut busy = [busy_loop()?, busy_loop()?];
-    let file = scratch.path("busy.data").display().to_string();
-    let tare = scratch.setting.tare();
-    let words = [
-        &tare,
-        "record",
-        "-q",
-        "-a",
-        "-g",
-        "-F",
-        "99",
-        "-e",
-        "cpu-clock",
-        "-o",
-        &file,
-        "--",
-        "sleep",
-        "10",
-    ];
-    let recorded = succeed(&words.map(str::to_owned));
+    let recorded = record(scratch, &["-a", "-g", "-F", "99"], &["sleep", "10"]);
     for process in &mut busy {
         process.kill()?;
         process.wait()?;
     }
-    recorded?;
-    let ledger = ledger(scratch, &file)?;
+    let ledger = recorded?;
     let share = number(&ledger["cost"]["recording_cpu_ns"])? / number(&ledger["recorded_ns"])?;
     let what = "recorder's share of a CPU at 99 Hz with two busy CPUs".to_owned();
     report.findings.push(finding(what, share, Bound::AtMost(0.003)));
@@ -173,27 +145,8 @@ fn busy_machine(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Va
 
 /// A command that starts some hundred processes a second: losses and whole chains.
 fn forks(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
-    let file = scratch.path("forks.data").display().to_string();
-    let tare = scratch.setting.tare();
     let many = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); /bin/ls / >/dev/null; done";
-    let words = [
-        &tare,
-        "record",
-        "-q",
-        "-g",
-        "-F",
-        "999",
-        "-e",
-        "cpu-clock",
-        "-o",
-        &file,
-        "--",
-        "sh",
-        "-c",
-        many,
-    ];
-    succeed(&words.map(str::to_owned))?;
-    let ledger = ledger(scratch, &file)?;
+    let ledger = record(scratch, &["-g", "-F", "999"], &["sh", "-c", many])?;
     let unwound = &ledger["unwound"];
     let whole = number(&unwound["whole"])?;
     let sum = |name: &str| -> f64 {

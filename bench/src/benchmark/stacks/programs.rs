@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::finding;
@@ -163,7 +162,7 @@ fn chains(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<UserChains> {
         chains.frames += user.len() as u64;
         chains.whole += u64::from(is_start(last));
     }
-    anyhow::Ok(chains).context("reading the chains")
+    Ok(chains)
 }
 
 /// Whether threads start in a frame: by its function's name, or as the first function of the

@@ -68,10 +68,4 @@ impl UnwoundChains {
             },
         }
     }
-
-    /// Number of incomplete stacks.
-    #[must_use]
-    pub fn incomplete(&self) -> u64 {
-        self.truncated.iter().chain(&self.failed).map(|chains| chains.stacks).sum()
-    }
 }

@@ -73,6 +73,8 @@ pub struct Sample<'a> {
 pub struct StackParts<'a> {
     /// The body up to the call chain.
     before: &'a [u8],
+    /// The recorded call chain.
+    pub callchain: Words<'a>,
     /// The fields between the call chain and the copy that stay.
     between: &'a [u8],
     /// The fields after the copy.
@@ -349,7 +351,7 @@ impl<'a> StackParts<'a> {
             return None;
         }
         let count = fields.cursor.u64()?;
-        fields.cursor.words(count)?;
+        let callchain = fields.cursor.words(count)?;
         let rest = fields.cursor.rest();
         sample.fill_raw_and_branches(&mut fields)?;
         let mut end = fields.cursor.rest();
@@ -359,13 +361,13 @@ impl<'a> StackParts<'a> {
             let registers = sample.regs_user?.values.len();
             end = end.get(8 * (1 + registers)..)?;
         }
-        Some(Self { before, between: body(rest, end)?, after })
+        Some(Self { before, callchain, between: body(rest, end)?, after })
     }
 
     /// Appends the sample with this call chain and without the copy, in the byte order of this
     /// machine. Addresses beyond the longest record are left out.
     pub fn encode(&self, header: RecordHeader, chain: &[u64], into: &mut Vec<u8>) {
-        let Self { before, between, after } = self;
+        let Self { before, between, after, .. } = self;
         let others = before.len() + 8 + between.len() + after.len();
         let room = usize::from(u16::MAX).saturating_sub(RecordHeader::SIZE + others) / 8;
         let chain = chain.get(..room).unwrap_or(chain);

@@ -69,6 +69,22 @@ pub struct Closing<'a> {
     pub records: &'a [u8],
 }
 
+/// A [`Closing`] for another thread.
+struct OwnedClosing {
+    description: Description,
+    records: Vec<u8>,
+}
+
+impl OwnedClosing {
+    fn new(closing: &Closing<'_>) -> Self {
+        Self { description: closing.description.clone(), records: closing.records.to_vec() }
+    }
+
+    fn as_closing(&self) -> Closing<'_> {
+        Closing { description: &self.description, records: &self.records }
+    }
+}
+
 /// Writes a recording: into a series of files or a stream, through a queue in front of one, or into
 /// a sink in this process.
 ///

@@ -21,7 +21,7 @@ use self::thread::{Job, OutputThread, QueueState, SharedQueue};
 use super::disk::CutFile;
 use super::hand_over::mpsc;
 use super::series::FileSeries;
-use super::{Closing, OutputError, OutputStats, RecordWriter, Result};
+use super::{Closing, OutputError, OutputStats, OwnedClosing, RecordWriter, Result};
 
 /// A guard: dropping it ends the thread, once the queue is empty.
 struct EndGuard(Arc<SharedQueue>);
@@ -267,13 +267,8 @@ impl RecordWriter for Queue {
 
     /// Waits until everything is written, and asks the recording.
     fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        let description = closing.description.clone();
-        let records = closing.records.to_vec();
-        self.call(move |recording| {
-            let closing = Closing { description: &description, records: &records };
-            Ok(recording.size_when_finished(&closing))
-        })
-        .ok()?
+        let closing = OwnedClosing::new(closing);
+        self.call(move |recording| Ok(recording.size_when_finished(&closing.as_closing()))).ok()?
     }
 
     fn switch(
@@ -282,17 +277,10 @@ impl RecordWriter for Queue {
         beginning: &Description,
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
-        let ending = closing.description.clone();
-        let last = closing.records.to_vec();
+        let closing = OwnedClosing::new(closing);
         let beginning = beginning.clone();
         let records = records.concat();
-        self.call(move |recording| {
-            recording.switch(
-                &Closing { description: &ending, records: &last },
-                &beginning,
-                &[&records],
-            )
-        })
+        self.call(move |recording| recording.switch(&closing.as_closing(), &beginning, &[&records]))
     }
 
     fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {

@@ -22,7 +22,7 @@ use super::disk::CutFile;
 use super::hand_over::thread::JoinHandle;
 use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
 use super::window_thread::spawn;
-use super::{Closing, OutputError, OutputStats, RecordWriter, Result};
+use super::{Closing, OutputError, OutputStats, OwnedClosing, RecordWriter, Result};
 
 /// Bytes of records after which the thread doesn't wait for the end of their round.
 const ROUND_BYTES: usize = 16 << 20;
@@ -69,7 +69,6 @@ struct QueueState {
     jobs: VecDeque<Job>,
     /// Bytes of records in the jobs.
     bytes: usize,
-    high_water: usize,
     /// Memory of earlier jobs.
     spare: Vec<Vec<u8>>,
     progress: StageProgress,
@@ -84,6 +83,7 @@ struct QueueState {
 struct StageProgress {
     written: u64,
     is_switch_due: bool,
+    /// As of the last call or flush.
     stats: OutputStats,
 }
 
@@ -231,25 +231,29 @@ fn work(shared: &SharedState, mut stage: UnwindingStage) -> UnwindingStage {
         drop(state);
         let mut done = None;
         let mut reply = None;
+        let mut stats = None;
         let result = match job {
             Job::Append(records) => {
                 let result = stage.append(&records, is_behind);
                 done = Some(records);
                 result
             }
-            Job::Flush => stage.flush(),
+            Job::Flush => {
+                let result = stage.flush();
+                stats = Some(stage.stats());
+                result
+            }
             Job::Call(call) => {
                 reply = Some(call(&mut stage));
+                stats = Some(stage.stats());
                 Ok(())
             }
         };
-        let progress = StageProgress {
-            written: stage.output.written(),
-            is_switch_due: stage.output.is_switch_due(),
-            stats: stage.stats(),
-        };
+        let written = stage.output.written();
+        let is_switch_due = stage.output.is_switch_due();
         state = shared.lock();
-        state.progress = progress;
+        let stats = stats.unwrap_or_else(|| std::mem::take(&mut state.progress.stats));
+        state.progress = StageProgress { written, is_switch_due, stats };
         state.failed = state.failed.take().or(result.err());
         // The caller finds the progress of its call.
         reply.into_iter().for_each(|reply| reply());
@@ -300,7 +304,6 @@ impl RecordWriter for UnwindingWriter {
         records.iter().for_each(|piece| copy.extend_from_slice(piece));
         let mut state = self.shared.lock();
         state.bytes += bytes;
-        state.high_water = state.high_water.max(state.bytes);
         state.jobs.push_back(Job::Append(copy));
         state.calls += 1;
         let failed = state.failed.clone();
@@ -335,12 +338,10 @@ impl RecordWriter for UnwindingWriter {
     }
 
     fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        let description = closing.description.clone();
-        let records = closing.records.to_vec();
+        let mut closing = OwnedClosing::new(closing);
         self.call(move |stage| {
-            let description = stage.unwinder.described(&description);
-            let closing = Closing { description: &description, records: &records };
-            Ok(stage.output.size_when_finished(&closing))
+            closing.description = stage.unwinder.described(&closing.description);
+            Ok(stage.output.size_when_finished(&closing.as_closing()))
         })
         .ok()?
     }
@@ -351,16 +352,15 @@ impl RecordWriter for UnwindingWriter {
         beginning: &Description,
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
-        let ending = closing.description.clone();
-        let last = closing.records.to_vec();
+        let mut closing = OwnedClosing::new(closing);
         let beginning = beginning.clone();
         let records = records.concat();
         self.call(move |stage| {
-            let ending = stage.unwinder.described(&ending);
+            closing.description = stage.unwinder.described(&closing.description);
             stage.unwinder.describe(&beginning);
             stage.unwinder.reset_counts();
-            let closing = Closing { description: &ending, records: &last };
-            stage.output.switch(&closing, &stage.unwinder.described(&beginning), &[&records])
+            let beginning = stage.unwinder.described(&beginning);
+            stage.output.switch(&closing.as_closing(), &beginning, &[&records])
         })
     }
 
@@ -381,7 +381,7 @@ impl RecordWriter for UnwindingWriter {
         self.call(move |stage| Ok(stage.output.cut_back(room))).ok().flatten()
     }
 
-    /// Doesn't wait: the figures are as of the thread's last job.
+    /// Doesn't wait: the figures are as of the last call or flush.
     fn so_far(&self) -> OutputStats {
         let state = self.shared.lock();
         with_queue(&state, state.progress.stats.clone())

@@ -12,10 +12,8 @@ use tare_symbols::SymbolOptions;
 /// Unwinds the stacks of some events.
 #[derive(Debug)]
 pub(super) struct RecorderUnwinder {
-    events: Vec<UnwoundEvent>,
     /// Whether any of the events is another one than off-CPU time.
     has_samples: bool,
-    keeps_data_mappings: bool,
     unwinder: LiveUnwinder,
 }
 
@@ -26,11 +24,10 @@ impl RecorderUnwinder {
         let keeps_registers = sampling.user_registers != 0;
         let keeps_data_mappings = sampling.tracking.contains(Flags::MMAP_DATA);
         let unwound = |event: &usize| UnwoundEvent { event: *event, keeps_registers };
-        let events: Vec<_> = plan.unwound.iter().map(unwound).collect();
+        let events = plan.unwound.iter().map(unwound).collect();
         let has_samples = plan.unwound.iter().any(|event| *event < plan.events.len());
-        let options = SymbolOptions::default();
-        let unwinder = LiveUnwinder::new(options, events.clone(), keeps_data_mappings);
-        Self { events, has_samples, keeps_data_mappings, unwinder }
+        let unwinder = LiveUnwinder::new(SymbolOptions::default(), events, keeps_data_mappings);
+        Self { has_samples, unwinder }
     }
 }
 
@@ -48,17 +45,7 @@ impl StackUnwinder for RecorderUnwinder {
     }
 
     fn described(&self, description: &Description) -> Description {
-        let mut description = description.clone();
-        for UnwoundEvent { event, keeps_registers } in &self.events {
-            if let Some(event) = description.events.get_mut(*event) {
-                event.attr = event.attr.without_copied_stack(*keeps_registers);
-            }
-        }
-        if !self.keeps_data_mappings {
-            let events = description.events.iter_mut();
-            events.for_each(|event| event.attr.flags.remove(Flags::MMAP_DATA));
-        }
-        description
+        self.unwinder.written(description)
     }
 
     fn counts(&self) -> UnwoundChains {
