@@ -4,7 +4,7 @@
 //! ```text
 //! pid, address --AddressSpaces--> mapping --Mapping::to_dso--> DSO, address in it
 //! DSO, address in it --Symbolizer--> symbol
-//! registers, copied stack --Unwinder--> addresses
+//! registers, copied stack --Unwinder--> call chain
 //! ```
 //! The caller describes what is mapped where ([`AddressSpaces`], [`DsoTable`]), in the order of the
 //! recording's mapping records. The [`Symbolizer`] reads the symbols of a DSO at the first lookup
@@ -47,6 +47,13 @@
 //! assert_eq!(symbolizer.name(symbol), "answer");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Unwinding
+//! [`Unwinder::call_chain`] converts a thread's [`Registers`] and a copy of its [`Stack`] to a
+//! [`CallChain`]. An [`Unwinder`] keeps the unwind tables of files for all threads, and each thread
+//! has an [`UnwindCache`]. `examples/own_stack.rs` takes both from its own thread and prints the
+//! functions. Where code has no table, frame pointers find the caller; signal frames, stubs of the
+//! procedure linkage table and Python's trampolines need neither.
 #![forbid(unsafe_code)]
 
 mod address_space;
@@ -97,7 +104,7 @@ pub use search::{
 pub use symbolizer::{Frame, FunctionCode, ResolvedFrames, SourceLocation, Symbol, Symbolizer};
 pub use tare_kernel::file_identity::FileIdentity;
 pub use unresolved::Unresolved;
-pub use unwind::{Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame};
+pub use unwind::{CallChain, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame};
 
 /// Limits on the memory and work that an untrusted file can cause.
 pub mod limits {

@@ -99,12 +99,13 @@ impl Registers {
     }
 }
 
-/// A stack to unwind.
+/// A stack to unwind: a snapshot of a thread at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
     /// The thread's registers.
     pub registers: &'a Registers,
-    /// Memory from the stack pointer upwards.
+    /// Bytes of memory from the stack pointer upwards, in the processor's byte order
+    /// (little-endian). May end before the stack does: the chain then ends there.
     pub copy: &'a [u8],
     /// Recorded frame-pointer chain, if any: the instruction pointer, then return addresses. It
     /// supplies the callers beyond the copy.
@@ -132,6 +133,18 @@ impl UnwoundFrame {
     pub fn code_address(&self) -> u64 {
         self.pc.wrapping_sub(u64::from(self.is_return))
     }
+}
+
+/// The frames of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallChain {
+    /// Innermost first. The first one is the code at the instruction pointer; it is missing only if
+    /// that is in no mapping.
+    pub frames: Vec<UnwoundFrame>,
+    /// Whether the frames reach the thread's first function; otherwise, why not.
+    pub outcome: UnwindOutcome,
+    /// Number of outer frames taken from [`Stack::frame_pointers`].
+    pub spliced: usize,
 }
 
 /// How unwinding a stack ended.
