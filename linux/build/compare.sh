@@ -109,7 +109,7 @@ job() { # job PID: prepares the guest's folder, once process PID has built tare
             -o "$work/job-$task/selftest" "$selftest"
     fi
     cp linux/build/in-guest.sh "$work/job-$task/run.sh"
-    cp target/aarch64-unknown-linux-gnu/release/tare "$work/job-$task/"
+    cp target/distributed/aarch64-unknown-linux-gnu/dist/tare "$work/job-$task/"
     if [ "$task" = lockdep ]; then touch "$work/job-$task/checking"; fi
 }
 

@@ -59,6 +59,72 @@ fn crate_edges_are_those_of_the_architecture() {
     assert_eq!(in_manifests, documented, "a new edge belongs into ARCHITECTURE.md");
 }
 
+/// Whether an embedded file lies outside of the folder of the crate, seen from the folder of the
+/// file that embeds it.
+fn leads_out(folder_in_crate: &str, embedded: &str) -> bool {
+    let mut depth = folder_in_crate.split('/').filter(|part| !part.is_empty()).count();
+    embedded.split('/').any(|part| match part {
+        ".." if depth == 0 => true,
+        ".." => {
+            depth -= 1;
+            false
+        }
+        "." | "" => false,
+        _ => {
+            depth += 1;
+            false
+        }
+    })
+}
+
+/// What a registry requires of a crate, and what its page shows.
+#[test]
+fn published_crates_are_described_and_complete() {
+    let metadata = metadata();
+    let files = rust_files().unwrap_or_default();
+    let mut found = Vec::new();
+    let published = |package: &&serde_json::Value| package["publish"].is_null();
+    for package in metadata["packages"].as_array().unwrap().iter().filter(published) {
+        let name = package["name"].as_str().unwrap();
+        for field in ["description", "license", "readme", "rust_version"] {
+            if package[field].as_str().is_none_or(str::is_empty) {
+                found.push(format!("{name}: no {field}"));
+            }
+        }
+        for field in ["keywords", "categories"] {
+            if package[field].as_array().is_none_or(Vec::is_empty) {
+                found.push(format!("{name}: no {field}"));
+            }
+        }
+        let folder = std::path::Path::new(package["manifest_path"].as_str().unwrap());
+        let folder = folder.parent().unwrap();
+        for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+            if !folder.join(file).is_file() {
+                found.push(format!("{name}: no {file}"));
+            }
+        }
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        for dependency in dependencies.filter(|d| !d["path"].is_null() && d["kind"] != "dev") {
+            if dependency["req"] == "*" {
+                found.push(format!("{name}: {} has no version", dependency["name"]));
+            }
+        }
+        let prefix = format!("{}/", folder.strip_prefix(root()).unwrap().display());
+        for file in &files {
+            let Some(path) = file.path.strip_prefix(&prefix) else { continue };
+            let inside = path.rsplit_once('/').map_or("", |(inside, _)| inside);
+            let embedded = ["include_str!(\"", "include_bytes!(\"", "include!(\""]
+                .iter()
+                .flat_map(|call| file.text.split(call).skip(1))
+                .filter_map(|rest| rest.split('"').next());
+            for embedded in embedded.filter(|embedded| leads_out(inside, embedded)) {
+                found.push(format!("{}: embeds {embedded}", file.path));
+            }
+        }
+    }
+    none("crates that can't be published", &found);
+}
+
 /// The table in docs/internals/dependencies.md names the direct dependencies of the crates in the
 /// binary, and no others.
 #[test]

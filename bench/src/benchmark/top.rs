@@ -123,9 +123,10 @@ struct ReplayedDay {
 
 pub(crate) fn memory(_setting: &Setting) -> anyhow::Result<Report> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--release", "-p", "tare-replay", "--example", "live_memory"]);
+    cargo.args(["build", "--quiet", "--profile", "dist", "--target-dir", "target/distributed"]);
+    cargo.args(["-p", "tare-replay", "--example", "live_memory"]);
     ensure!(cargo.status()?.success(), "the example of the library can't be built");
-    let mut example = Command::new("target/release/examples/live_memory");
+    let mut example = Command::new("target/distributed/dist/examples/live_memory");
     let output = example.args([SAMPLES, PROCESSES].map(|number| number.to_string())).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let played: ReplayedDay = serde_json::from_slice(&output.stdout)?;

@@ -182,3 +182,8 @@ impl AnnotateRequest<'_> {
         (0..instructions.len()).map(source).collect()
     }
 }
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -195,3 +195,8 @@ pub fn parse(text: &str, sources: &Sources) -> Result<Vec<EventGroup>, EventErro
     }
     Ok(groups)
 }
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -21,3 +21,8 @@ pub mod tracepoint;
 
 pub use bytes::{Endian, Words};
 pub use printable::{group_digits, hex, is_unsafe, printable};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -46,3 +46,8 @@ pub mod tracefs;
 
 pub use clock_pair::clock_pair;
 pub use inherited::{enter, inherited_descriptor};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -10,3 +10,8 @@ pub mod doctor;
 pub mod overhead;
 pub mod stat;
 pub mod statistics;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -61,3 +61,8 @@ pub use tables::{
 };
 pub use unnamed::{BinaryFile, MissingSymbols, NamingAdvice};
 pub use unwinding::{EndReasonCount, FramePointers, Sufficient, TruncatedChains, Unwinding};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

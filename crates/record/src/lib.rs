@@ -113,3 +113,8 @@ pub use recorder::Recorder;
 pub use recording::{Recording, RecordingResult, RecordingState, SlowRate, Status, StopReason};
 pub use session::{Backend, CostOfSample, Start};
 pub use warning::{Feature, FinishedFile, Notice, RingLimit, Warning};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -91,3 +91,8 @@ impl TableView {
         }
     }
 }
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -140,3 +140,8 @@ pub use tasks::{TaskEntry, TaskList, TaskMapping};
 pub use threads::Thread;
 pub use times::{TimeRanges, TimeWindows};
 pub use tracepoints::Tracepoints;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

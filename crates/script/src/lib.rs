@@ -31,3 +31,8 @@ pub use json::{JsonLayout, JsonSink};
 pub use options::{PrintedRecords, ScriptOptions, TimeBase};
 pub use outputs::OpenEventOutput;
 pub use text::{HeaderWriter, TextSink};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

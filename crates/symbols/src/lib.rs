@@ -182,3 +182,8 @@ pub mod limits {
     /// Bytes of the record with a function's lines in a jitdump; a larger record is ignored.
     pub const JIT_LINES_BYTES: u64 = 1 << 20;
 }
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

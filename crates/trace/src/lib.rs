@@ -55,3 +55,8 @@ pub use sums::CallAdder;
 pub use tare_kernel::bpf::PerfFallback;
 pub use text::HexStrings;
 pub use tracer::{SumTracer, TraceError, TraceFallback, Tracer};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

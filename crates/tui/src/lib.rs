@@ -270,3 +270,8 @@ fn carry_out(
 fn is_ending(signal: i32) -> bool {
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].iter().any(|one| one.as_raw() == signal)
 }
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -101,7 +101,7 @@ pub(crate) fn cpp(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// tare's release build with all debug info. Building it takes minutes.
+/// tare's distributed build with all debug info. Building it takes minutes.
 pub(super) fn tare() -> anyhow::Result<PathBuf> {
     let done = succeed(&["./x", "profiling"].map(str::to_owned))?;
     let path = done.stdout.lines().last().context("./x profiling names no file")?;
@@ -110,8 +110,9 @@ pub(super) fn tare() -> anyhow::Result<PathBuf> {
 
 /// The library's example that reads addresses and prints their names.
 pub(super) fn symbolize() -> anyhow::Result<PathBuf> {
-    call("cargo build --quiet --release -p tare-symbols --example symbolize", &[])?;
-    Ok(PathBuf::from("target/release/examples/symbolize"))
+    let build = "cargo build --quiet --profile dist --target-dir target/distributed";
+    call(&format!("{build} -p tare-symbols --example symbolize"), &[])?;
+    Ok(PathBuf::from("target/distributed/dist/examples/symbolize"))
 }
 
 /// The program of the crate `addr2line`, optimized as tare is.

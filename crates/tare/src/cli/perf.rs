@@ -1,6 +1,6 @@
 //! perf's options and commands that tare lacks, and tare's replacements. The table is
-//! docs/perf-options.md, embedded here. It is read after an unknown option or command, and before
-//! `sched` and `lock` trace.
+//! docs/perf-options.md, embedded here through the link beside this file, so that a published crate
+//! contains it. It is read after an unknown option or command, and before `sched` and `lock` trace.
 
 use std::ffi::{OsStr, OsString};
 
@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::exit::Refusal;
 
-const TABLE: &str = include_str!("../../../../docs/perf-options.md");
+const TABLE: &str = include_str!("perf-options.txt");
 
 /// Commands with a section of options in the table.
 pub const COMMANDS: [&str; 8] =

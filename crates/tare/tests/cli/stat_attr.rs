@@ -1,9 +1,9 @@
 //! Command lines of `tare stat` and the `perf_event_attr` that the kernel gets for them:
-//! tests/golden/stat_attr.txt. Tests of crates/events cover events of other machines.
+//! crates/tare/tests/golden/stat_attr.txt. Tests of crates/events cover events of other machines.
 
 use crate::support::{is_root, sh, stderr};
 
-const GOLDEN: &str = include_str!("../../../../tests/golden/stat_attr.txt");
+const GOLDEN: &str = include_str!("../golden/stat_attr.txt");
 
 /// The output of `-vv`, one event per line: `name: field value, field value`.
 fn attributes(line: &str) -> String {

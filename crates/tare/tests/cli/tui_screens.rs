@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::made::SampleStream;
 use crate::tmux::{Terminal, tare as binary};
 
-const GOLDEN: &str = include_str!("../../../../tests/golden/tui.txt");
+const GOLDEN: &str = include_str!("../golden/tui.txt");
 
 /// Two threads that serve requests; one of them parses more. Some records were lost.
 fn made(folder: &Path) {
@@ -76,7 +76,7 @@ fn screens_are_as_they_were_looked_at() {
     terminal.resize(40, 12);
     terminal.press(&["1", "C"]);
     show("functions on a narrow screen");
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/tui.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tui.txt");
     if is_written {
         std::fs::write(path, &shown).unwrap();
     }

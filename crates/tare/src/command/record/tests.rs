@@ -1,4 +1,4 @@
-//! Plans of command lines on test machines (tests/golden/record_attr.txt), filters and targets.
+//! Plans of command lines on test machines (crates/tare/tests/golden/record_attr.txt), filters and targets.
 
 use std::ffi::OsString;
 
@@ -18,7 +18,7 @@ use crate::cli::raw::{Tare, TareCommand};
 use crate::cli::resolved::record::RecordOptions;
 use crate::exit::Refusal;
 
-const GOLDEN: &str = include_str!("../../../../../tests/golden/record_attr.txt");
+const GOLDEN: &str = include_str!("../../../tests/golden/record_attr.txt");
 
 /// A folder with a machine's files, and a scripted kernel.
 struct TestMachine {
