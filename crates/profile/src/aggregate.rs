@@ -6,11 +6,12 @@ use indexmap::IndexSet;
 
 use crate::call_tree::{CallTree, CallTrees, ChainPart, Order};
 use crate::filter::Filter;
-use crate::ids::{DetailsId, EventId, FrameId, StackId, StringId, ThreadId};
+use crate::ids::{DetailsId, EntryId, EventId, FrameId, Id, StackId, StringId, ThreadId};
 use crate::key::{FunctionKey, SortKey};
 use crate::numbers::{FrameGroups, FunctionNumbers};
 use crate::profile::Profile;
 use crate::rows::Row;
+use crate::sets::Set;
 use crate::tables::{Space, Weight};
 
 /// How rows are merged into entries.
@@ -201,7 +202,7 @@ pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> Profi
         from_entries: options.from_entries && children,
         by_space: options.by_space,
         entries: Vec::new(),
-        by_key: HashMap::default(),
+        keys: Set::default(),
         chains: Vec::new(),
     };
     let (entries, chains) = builder.build(&merged, children);
@@ -247,8 +248,8 @@ struct TableBuilder<'a> {
     from_entries: bool,
     by_space: bool,
     entries: Vec<Entry>,
-    /// Indices of entries, by the groups of row and frame.
-    by_key: HashMap<u64, u32, foldhash::fast::RandomState>,
+    /// The groups of row and frame of each entry.
+    keys: Set<u64>,
     chains: Vec<EntryChain>,
 }
 
@@ -284,8 +285,7 @@ impl TableBuilder<'_> {
     /// Returns `None` if the filter hides the frame.
     fn find_or_add_entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
         let key = u64::from(row.group) << 32 | u64::from(self.groups.group(frame)?);
-        let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
-        let at = *self.by_key.entry(key).or_insert(next) as usize;
+        let at = self.keys.insert::<EntryId>(key).index();
         if at == self.entries.len() {
             let Row { comm, thread, cpu, trace, details, .. } = row.row;
             self.entries.push(Entry {

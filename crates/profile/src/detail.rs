@@ -1,6 +1,7 @@
 //! Properties of a sample that only some sort keys need.
 
-use crate::ids::{DetailsId, Set, StringId};
+use crate::ids::{DetailsId, StringId};
+use crate::sets::ListSet;
 
 /// A property of a sample other than its thread, CPU and frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,7 +134,7 @@ pub enum Value {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DetailTable {
     keys: Vec<Detail>,
-    values: Set<Box<[Value]>>,
+    values: ListSet<Value>,
 }
 
 impl DetailTable {
@@ -147,7 +148,7 @@ impl DetailTable {
 
     /// Returns a list of values; empty if the id is unknown.
     pub(crate) fn values(&self, id: DetailsId) -> &[Value] {
-        self.values.get(id).map_or(&[], |values| values)
+        self.values.get(id)
     }
 
     /// Returns the value of a key; [`Value::None`] if it isn't a key or the id is unknown.
@@ -157,7 +158,7 @@ impl DetailTable {
     }
 
     pub(crate) fn insert(&mut self, values: &[Value]) -> DetailsId {
-        self.values.insert(values.into())
+        self.values.insert(values)
     }
 
     /// Inserts a copy of a list, with another value of a key.

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::ids::{DsoId, Set, StringId, SymbolId};
+use crate::ids::{DsoId, StringId, SymbolId};
+use crate::sets::Set;
 use crate::tables::{Dso, MappedFile, MappedRange};
 
 /// Maximum number of mapped parts of a file. Compiled code may have any number.

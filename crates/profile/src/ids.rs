@@ -1,9 +1,6 @@
 //! Typed indices of a profile's tables. An id takes 4 bytes, and so does an `Option` of an id.
 
-use std::hash::Hash;
 use std::num::NonZeroU32;
-
-use indexmap::IndexSet;
 
 /// An index of a table.
 pub(crate) trait Id: Copy {
@@ -63,49 +60,11 @@ ids! {
     TaskId
     /// The location of samples.
     LocationId
+    /// An entry of a table.
+    EntryId
     /// A name by which recordings are compared.
     NameId
 }
 
-/// Maximum number of values in a [`Set`], and of call chains. Further values share the first id.
+/// Maximum number of values in a set. Further values share the first id.
 pub(crate) const MOST: usize = u32::MAX as usize - 1;
-
-/// Distinct values, in the order of their first insertion.
-#[derive(Clone, Debug)]
-pub(crate) struct Set<T> {
-    values: IndexSet<T, foldhash::fast::RandomState>,
-}
-
-impl<T> Default for Set<T> {
-    fn default() -> Self {
-        Self { values: IndexSet::default() }
-    }
-}
-
-impl<T: Hash + Eq> Set<T> {
-    pub(crate) fn insert<I: Id>(&mut self, value: T) -> I {
-        if self.values.len() >= MOST {
-            return I::from_index(self.values.get_index_of(&value).unwrap_or(0));
-        }
-        I::from_index(self.values.insert_full(value).0)
-    }
-
-    pub(crate) fn get<I: Id>(&self, id: I) -> Option<&T> {
-        self.values.get_index(id.index())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.values.iter()
-    }
-}
-
-impl Set<Box<[u8]>> {
-    /// Finds a text without copying it.
-    pub(crate) fn find_bytes<I: Id>(&self, text: &[u8]) -> Option<I> {
-        self.values.get_index_of(text).map(I::from_index)
-    }
-}

@@ -1,9 +1,12 @@
 //! Numbers functions and groups of frames, so that rows are compared without looking frames up.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
 
 use crate::filter::Filter;
-use crate::ids::{DsoId, FrameId, Id, StringId, SymbolId};
+use crate::ids::{FrameId, Id, StringId, SymbolId};
 use crate::key::{FunctionKey, SortKey, short_name};
 use crate::profile::Profile;
 
@@ -17,11 +20,10 @@ pub(crate) struct FunctionNumbers(Vec<u32>);
 impl FunctionNumbers {
     pub(crate) fn new(profile: &Profile) -> Self {
         let mut by_symbol: HashMap<SymbolId, u32, foldhash::fast::RandomState> = HashMap::default();
-        let mut by_address: HashMap<(Option<DsoId>, u64), u32, foldhash::fast::RandomState> =
-            HashMap::default();
+        let mut by_address = AddressNumbers::default();
         let number = |(at, frame)| match FunctionKey::at_frame(profile, Some(frame)) {
             FunctionKey::Named(symbol) => *by_symbol.entry(symbol).or_insert(at),
-            FunctionKey::Address(dso, address) => *by_address.entry((dso, address)).or_insert(at),
+            FunctionKey::Address(..) => by_address.find_or_add(profile, at),
             FunctionKey::Unknown => UNKNOWN,
         };
         Self((0..).zip(profile.frame_ids()).map(number).collect())
@@ -34,6 +36,29 @@ impl FunctionNumbers {
 
     pub(crate) fn number(&self, frame: FrameId) -> u32 {
         self.0.get(frame.index()).copied().unwrap_or(UNKNOWN)
+    }
+}
+
+/// Frames without a function, by file and address. A recording may have millions, so the table has
+/// only their indices.
+#[derive(Default)]
+struct AddressNumbers {
+    frames: HashTable<u32>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl AddressNumbers {
+    /// Returns the index of the first frame with the same address as the frame with index `at`.
+    fn find_or_add(&mut self, profile: &Profile, at: u32) -> u32 {
+        let Self { frames, hasher } = self;
+        let key = |at: u32| {
+            let frame = profile.frame(FrameId::from_index(at as usize));
+            frame.map(|frame| (frame.dso, frame.address))
+        };
+        let own = key(at);
+        let hash = hasher.hash_one(own);
+        let found = frames.entry(hash, |at| key(*at) == own, |at| hasher.hash_one(key(*at)));
+        *found.or_insert(at).get()
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use crate::detail::DetailTable;
 use crate::files::FileTable;
-use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
+use crate::frames::FrameTable;
+use crate::ids::{DsoId, EventId, FrameId, Id, RowId, StackId, StringId, SymbolId, ThreadId};
 use crate::losses::Losses;
 use crate::rows::{Row, RowTable};
-use crate::stacks::Stacks;
+use crate::sets::{ListSet, Set};
 use crate::tables::{
     Dso, MappedFile, MappedRange, ProfileEvent, ProfileFrame, Symbol, Thread, Weight,
 };
@@ -16,12 +17,12 @@ use crate::threads::ThreadTable;
 /// Summed samples. Ids are valid in the profile that returned them.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    strings: Set<Box<[u8]>>,
+    strings: ListSet<u8>,
     events: Vec<ProfileEvent>,
     pub(crate) threads: ThreadTable,
     symbols: Set<Symbol>,
-    frames: Set<ProfileFrame>,
-    stacks: Stacks,
+    frames: FrameTable,
+    stacks: ListSet<FrameId>,
     files: FileTable,
     pub(crate) details: DetailTable,
     pub(crate) rows: RowTable,
@@ -45,7 +46,7 @@ impl Profile {
     /// Adds a text. Equal texts are kept once; so are equal threads, files, functions, frames, call
     /// chains and rows.
     pub fn add_string(&mut self, text: &[u8]) -> StringId {
-        self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
+        self.strings.insert(text)
     }
 
     /// Names the event with this index in the recording. Events must be named in order; a later
@@ -80,7 +81,7 @@ impl Profile {
 
     /// Adds a call chain, the innermost frame first. Returns `None` if there are no frames.
     pub fn add_stack(&mut self, frames: &[FrameId]) -> Option<StackId> {
-        self.stacks.insert(frames)
+        (!frames.is_empty()).then(|| self.stacks.insert(frames))
     }
 
     /// Adds samples that are alike.
@@ -135,7 +136,7 @@ impl Profile {
                 *replaced.entry(stack).or_insert_with(|| {
                     chain.clear();
                     stacks.get(stack).iter().for_each(|frame| frames(*frame, &mut chain));
-                    self.stacks.insert(&chain)
+                    self.add_stack(&chain)
                 })
             });
             now.push(self.add_samples(Row { leaf: row.leaf.map(&leaf), stack, ..*row }, weight));
@@ -189,7 +190,7 @@ impl Profile {
     /// A text; empty if the id is unknown.
     #[must_use]
     pub fn string(&self, id: StringId) -> &[u8] {
-        self.strings.get(id).map_or(&[], |text| text)
+        self.strings.get(id)
     }
 
     /// The events, with their ids.
@@ -223,7 +224,7 @@ impl Profile {
 
     /// A frame.
     #[must_use]
-    pub fn frame(&self, id: FrameId) -> Option<&ProfileFrame> {
+    pub fn frame(&self, id: FrameId) -> Option<ProfileFrame> {
         self.frames.get(id)
     }
 

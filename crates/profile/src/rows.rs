@@ -2,7 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::ids::{DetailsId, EventId, FrameId, Id, RowId, Set, StackId, StringId, ThreadId, pair};
+use crate::ids::{DetailsId, EventId, FrameId, Id, RowId, StackId, StringId, ThreadId, pair};
+use crate::sets::Set;
 use crate::tables::Weight;
 
 /// The common properties of samples that are alike. A reader leaves out properties that no sort key

@@ -2,7 +2,8 @@
 
 use indexmap::IndexMap;
 
-use crate::ids::{EventId, Set, StringId, ThreadId};
+use crate::ids::{EventId, StringId, ThreadId};
+use crate::sets::Set;
 use crate::tables::{ExactCount, Thread};
 
 /// Threads, each kept once, with their last names and the counts of their events.

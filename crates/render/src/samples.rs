@@ -213,6 +213,6 @@ impl<'a> FrameText<'a> {
             (None, Some(dso)) if dso.starts_with('[') => dso.clone(),
             (None, Some(dso)) => Cow::Owned(format!("[{dso}]")),
         };
-        Self { name, dso, kind: FrameKind::from_frame(profile, frame), address: frame.address }
+        Self { name, dso, kind: FrameKind::from_frame(profile, &frame), address: frame.address }
     }
 }

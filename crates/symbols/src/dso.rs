@@ -1,7 +1,10 @@
 //! Dynamic shared objects (DSOs): the files and other places of code, each with a number.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use tare_kernel::file_identity::FileIdentity;
 
 use crate::limits;
@@ -176,12 +179,44 @@ impl DsoRenumbering {
 /// The DSOs of a recording, each once.
 #[derive(Clone, Debug, Default)]
 pub struct DsoTable {
-    dsos: Vec<Dso>,
-    /// Numbers by file. Those without an inode have the number 0 for it.
-    by_dso: HashMap<(Dso, u64), Vec<DsoId>>,
-    identities: HashMap<DsoId, FileIdentity>,
-    mapped: HashMap<DsoId, Vec<DsoMapping>>,
-    paths: HashMap<DsoId, Vec<u8>>,
+    records: Vec<DsoRecord>,
+    /// Numbers by DSO and inode.
+    by_dso: HashTable<DsoId>,
+    hasher: RandomState,
+}
+
+/// A DSO of a [`DsoTable`]. A recording may have a hundred thousand, so empty fields take little.
+#[derive(Clone, Debug)]
+struct DsoRecord {
+    dso: Dso,
+    identity: Option<FileIdentity>,
+    mapped: Box<[DsoMapping]>,
+    path: Option<Box<[u8]>>,
+}
+
+impl DsoRecord {
+    fn new(dso: Dso, identity: Option<FileIdentity>) -> Self {
+        Self { dso, identity, mapped: Box::default(), path: None }
+    }
+
+    fn hash(&self, hasher: &RandomState) -> u64 {
+        hasher.hash_one((&self.dso, self.inode()))
+    }
+
+    /// The inode; 0 for a DSO without one.
+    fn inode(&self) -> u64 {
+        self.identity.map_or(0, |file| file.inode)
+    }
+
+    /// Whether both can describe one file: unknown parts of the identity match any value.
+    fn matches(&self, other: &Self) -> bool {
+        self.inode() == other.inode()
+            && self.dso == other.dso
+            && match (&self.identity, &other.identity) {
+                (Some(known), Some(identity)) => known.matches(identity),
+                _ => true,
+            }
+    }
 }
 
 impl DsoTable {
@@ -193,96 +228,96 @@ impl DsoTable {
     /// Returns the number of a file, and adds it if it is new. Without a build id the identity
     /// distinguishes files at the same path: in containers, and of rebuilt programs.
     pub fn intern_file(&mut self, dso: Dso, identity: Option<FileIdentity>) -> Option<DsoId> {
+        let Self { records, by_dso, hasher } = self;
         let identity = identity.filter(|file| file.inode != 0 && dso.build_id.is_none());
-        let key = (dso, identity.map_or(0, |file| file.inode));
-        let known = self.by_dso.get(&key).into_iter().flatten().find(|id| {
-            match (self.identities.get(id), &identity) {
-                (Some(known), Some(identity)) => known.matches(identity),
-                _ => true,
-            }
-        });
-        if let Some(id) = known.copied() {
+        let record = DsoRecord::new(dso, identity);
+        let hash = record.hash(hasher);
+        let is_it = |id: &&DsoId| records.get(id.index()).is_some_and(|it| it.matches(&record));
+        if let Some(id) = by_dso.iter_hash(hash).filter(is_it).min().copied() {
             // A recorder that lists mappings of running processes doesn't know generations.
-            if let Some(identity) = identity.filter(|file| file.generation != 0) {
-                self.identities.insert(id, identity);
+            if let Some(identity) = identity.filter(|file| file.generation != 0)
+                && let Some(known) = records.get_mut(id.index())
+            {
+                known.identity = Some(identity);
             }
             return Some(id);
         }
-        let id = u32::try_from(self.dsos.len())
+        let id = u32::try_from(records.len())
             .ok()
             .filter(|index| (*index as usize) < limits::DSOS)
             .map(DsoId)?;
-        self.dsos.push(key.0.clone());
-        identity.into_iter().for_each(|identity| _ = self.identities.insert(id, identity));
-        self.by_dso.entry(key).or_default().push(id);
+        records.push(record);
+        by_dso.insert_unique(hash, id, |id| {
+            records.get(id.index()).map_or(0, |record| record.hash(hasher))
+        });
         Some(id)
     }
 
     /// Notes a mapping of a DSO. The table keeps the first one of each of the first four processes.
     pub fn note_mapping(&mut self, id: DsoId, mapped: DsoMapping) {
         const MAX_MAPPINGS: usize = 4;
-        let known = self.mapped.entry(id).or_default();
+        let Some(record) = self.records.get_mut(id.index()) else { return };
+        let known = &mut record.mapped;
         if known.len() < MAX_MAPPINGS && !known.iter().any(|known| known.pid == mapped.pid) {
-            known.push(mapped);
+            *known = known.iter().copied().chain([mapped]).collect();
         }
     }
 
     /// Returns the first mapping of a DSO.
     #[must_use]
     pub fn first_mapped(&self, id: DsoId) -> Option<DsoMapping> {
-        self.mapped.get(&id)?.first().copied()
+        self.records.get(id.index())?.mapped.first().copied()
     }
 
     /// Notes the path of a DSO's file, for a DSO whose name isn't a path. The first one stays.
     pub fn note_path(&mut self, id: DsoId, path: &[u8]) {
-        self.paths.entry(id).or_insert_with(|| path.to_vec());
+        if let Some(record) = self.records.get_mut(id.index()) {
+            record.path.get_or_insert_with(|| path.into());
+        }
     }
 
     /// Returns everything about a DSO; `None` for a number that this table doesn't have.
     pub(crate) fn recorded(&self, id: DsoId) -> Option<RecordedDso<'_>> {
-        let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
-        let path = self.paths.get(&id).map(Vec::as_slice);
-        let identity = self.identities.get(&id).copied();
-        Some(RecordedDso { dso: self.get(id)?, identity, mapped, path })
+        let DsoRecord { dso, identity, mapped, path } = self.records.get(id.index())?;
+        Some(RecordedDso { dso, identity: *identity, mapped, path: path.as_deref() })
     }
 
     /// Returns a DSO by its number; `None` if this table doesn't have it.
     #[must_use]
     pub fn get(&self, id: DsoId) -> Option<&Dso> {
-        self.dsos.get(id.index())
+        Some(&self.records.get(id.index())?.dso)
     }
 
     /// Removes the DSOs that aren't used, and returns the new numbers of the rest.
     pub fn retain(&mut self, is_used: impl Fn(DsoId) -> bool) -> DsoRenumbering {
-        let Self { dsos, mut identities, mut mapped, mut paths, .. } = std::mem::take(self);
+        let records = std::mem::take(self).records;
         let mut now = DsoRenumbering::default();
-        for (before, dso) in (0..).map(DsoId).zip(dsos).filter(|(id, _)| is_used(*id)) {
-            let Some(after) = self.intern_file(dso, identities.remove(&before)) else { continue };
+        for (before, record) in (0..).map(DsoId).zip(records).filter(|(id, _)| is_used(*id)) {
+            let DsoRecord { dso, identity, mapped, path } = record;
+            let Some(after) = self.intern_file(dso, identity) else { continue };
             now.0.insert(before, after);
-            mapped
-                .remove(&before)
-                .into_iter()
-                .for_each(|mappings| _ = self.mapped.insert(after, mappings));
-            paths.remove(&before).into_iter().for_each(|path| _ = self.paths.insert(after, path));
+            if let Some(record) = self.records.get_mut(after.index()) {
+                (record.mapped, record.path) = (mapped, path);
+            }
         }
         now
     }
 
     /// Iterates over all DSOs in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Dso> {
-        self.dsos.iter()
+        self.records.iter().map(|record| &record.dso)
     }
 
     /// Number of DSOs.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.dsos.len()
+        self.records.len()
     }
 
     /// Whether there are no DSOs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.dsos.is_empty()
+        self.records.is_empty()
     }
 }
 

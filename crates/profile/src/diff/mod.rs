@@ -14,10 +14,11 @@ use std::collections::HashMap;
 use indexmap::IndexSet;
 
 use crate::filter::Filter;
-use crate::ids::{EventId, FrameId, NameId, Set, StackId, StringId};
+use crate::ids::{EventId, FrameId, NameId, StackId, StringId};
 use crate::key::{SortKey, short_name};
 use crate::profile::Profile;
 use crate::rows::Row;
+use crate::sets::ListSet;
 use crate::tables::{Space, Weight};
 
 pub use name::source_name;
@@ -88,7 +89,7 @@ pub struct SliceRow {
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     options: DiffOptions,
-    names: Set<Box<[u8]>>,
+    names: ListSet<u8>,
     entries: IndexSet<DiffEntry, foldhash::fast::RandomState>,
     events: Vec<Box<[u8]>>,
     sides: [Vec<DiffRun>; 2],
@@ -127,7 +128,7 @@ impl Runs {
     /// A name.
     #[must_use]
     pub fn name(&self, id: NameId) -> &[u8] {
-        self.names.get(id).map_or(&[], |name| name)
+        self.names.get(id)
     }
 
     /// The number of recordings on a side.
@@ -178,7 +179,7 @@ impl Runs {
     }
 
     fn intern(&mut self, name: &[u8]) -> NameId {
-        self.names.find_bytes(name).unwrap_or_else(|| self.names.insert(name.into()))
+        self.names.insert(name)
     }
 }
 

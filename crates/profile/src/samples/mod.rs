@@ -14,10 +14,11 @@ mod selection;
 mod since;
 
 use crate::ids::{
-    DetailsId, EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId,
+    DetailsId, EventId, FrameId, Id, LocationId, StackId, StringId, TaskId, ThreadId,
 };
 use crate::profile::{Profile, ReplacedRows};
 use crate::rows::Row;
+use crate::sets::Set;
 use crate::tables::Weight;
 
 use column::PackedColumn;

@@ -170,7 +170,7 @@ impl<'a> Copier<'a> {
         if let Some(now) = self.ids.frames.get(&id).copied() {
             return now;
         }
-        let Some(frame) = self.from.frame(id).copied() else { return id };
+        let Some(frame) = self.from.frame(id) else { return id };
         let now = ProfileFrame {
             dso: frame.dso.map(|dso| self.dso(dso)),
             function: match frame.function {

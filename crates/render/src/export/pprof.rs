@@ -292,7 +292,7 @@ impl<'a, W: Write> ProfileBuilder<'a, W> {
         location.number(1, number);
         if let Some((outer, dso)) = outer.zip(dso) {
             let has_line = frames.iter().any(|id| has_line(profile, *id));
-            let (range, address) = find_range(profile, outer, dso);
+            let (range, address) = find_range(profile, &outer, dso);
             let entry = self.mappings.entry(PprofMapping { dso, range });
             location.number(2, entry.index() as u64 + 1);
             *entry.or_default() |= has_line;

@@ -16,7 +16,8 @@ use crate::machine::{FrameLocation, Machine};
 use super::lines::LineLookup;
 use super::unnamed::MissingFiles;
 
-/// The frames of addresses. Each address in a DSO is looked up once, as long as ids stay the same.
+/// The frames of addresses. Of programs with fewer than [`CACHED`] sampled addresses, each is looked
+/// up once, as long as ids stay the same.
 #[derive(Debug, Default)]
 pub(super) struct FrameTable {
     recent: RecentFrames,
@@ -42,6 +43,9 @@ struct SampledFile {
     dso: DsoId,
     recorded: tare_symbols::DsoId,
 }
+
+/// Maximum number of cached addresses. A recording may have millions that occur once each.
+const CACHED: usize = 1 << 17;
 
 /// Number of cached addresses above which none stays cached when the profile's ids change.
 const RENUMBERED: usize = 1 << 12;
@@ -200,6 +204,9 @@ impl FrameTable {
         let frame = profile.add_frame(plain_frame(space, Some(dso), function, frame_address));
         if let Some(lines) = &mut self.lines {
             lines.request(frame, at, address);
+        }
+        if self.frames.len() >= CACHED {
+            self.frames.clear();
         }
         self.frames.insert(key, frame);
         if mode == CpuMode::User

@@ -1,5 +1,6 @@
 //! Looks up source lines and inlined functions once all addresses are known.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
 use tare_profile::{FrameId, Profile, ProfileFrame, ReplacedRows, SourceLine, Symbol};
@@ -13,6 +14,8 @@ pub(super) struct LineLookup {
     with_inlined: bool,
     with_linkage_names: bool,
     requests: Vec<LineRequest>,
+    /// The index of each requested frame among the requests.
+    by_frame: HashMap<FrameId, u32, foldhash::fast::RandomState>,
 }
 
 /// A frame without lines.
@@ -33,7 +36,12 @@ struct Replacement {
 
 impl LineLookup {
     pub(super) fn new(with_inlined: bool) -> Self {
-        Self { with_inlined, with_linkage_names: false, requests: Vec::new() }
+        Self {
+            with_inlined,
+            with_linkage_names: false,
+            requests: Vec::new(),
+            by_frame: HashMap::default(),
+        }
     }
 
     /// Notes the names that inlined functions have in their files, too.
@@ -41,9 +49,13 @@ impl LineLookup {
         Self { with_linkage_names, ..self }
     }
 
-    /// Requests the lines of a frame, which then gets this address.
+    /// Requests the lines of a frame, which then gets this address. Further requests of the same
+    /// frame are ignored.
     pub(super) fn request(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
-        self.requests.push(LineRequest { frame, at, address });
+        let Ok(next) = u32::try_from(self.requests.len()) else { return };
+        if *self.by_frame.entry(frame).or_insert(next) == next {
+            self.requests.push(LineRequest { frame, at, address });
+        }
     }
 
     /// Adds lines to the profile's frames, and inlined functions to its call chains. As in perf,
@@ -58,10 +70,10 @@ impl LineLookup {
             let frames: Vec<_> = debug_frames.get(index).collect();
             replacements.push(self.make_replacement(profile, request, &frames));
         }
-        let by_frame = FramePositions::new(self.requests.iter().map(|request| request.frame));
+        let replacement = |frame| replacements.get(*self.by_frame.get(&frame)? as usize);
         profile.replace_frames(
-            |frame| by_frame.get(frame).and_then(|at| replacements.get(at)?.leaf).unwrap_or(frame),
-            |frame, chain| match by_frame.get(frame).and_then(|at| replacements.get(at)) {
+            |frame| replacement(frame).and_then(|now| now.leaf).unwrap_or(frame),
+            |frame, chain| match replacement(frame) {
                 Some(replacement) => chain.extend_from_slice(&replacement.chain),
                 None => chain.push(frame),
             },
@@ -74,7 +86,7 @@ impl LineLookup {
         request: &LineRequest,
         frames: &[tare_symbols::Frame<'_>],
     ) -> Replacement {
-        let Some(own) = profile.frame(request.frame).copied() else {
+        let Some(own) = profile.frame(request.frame) else {
             return Replacement::default();
         };
         let own = ProfileFrame { address: request.address, ..own };
@@ -114,18 +126,5 @@ impl LineLookup {
             });
         }
         Replacement { leaf: Some(leaf), chain }
-    }
-}
-
-/// The index of each requested frame among the requests.
-struct FramePositions(std::collections::HashMap<FrameId, usize, foldhash::fast::RandomState>);
-
-impl FramePositions {
-    fn new(frames: impl Iterator<Item = FrameId>) -> Self {
-        Self(frames.enumerate().map(|(at, frame)| (frame, at)).collect())
-    }
-
-    fn get(&self, frame: FrameId) -> Option<usize> {
-        self.0.get(&frame).copied()
     }
 }
