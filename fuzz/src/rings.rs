@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use tare_kernel::bpf::{Call, CallPlan, CallRecord, CopyRule, SchedRecord, StackCopy};
+use tare_kernel::bpf::{Call, CallPlan, CallRecord, CopyRule, SchedRecord, StackPieces};
 use tare_kernel::functions::ProbeCall;
 use tare_trace::{
     CallSelection, DescriptorInfo, HexStrings, LineOptions, LineStamps, LineTime, Lines,
@@ -69,8 +69,9 @@ pub(crate) fn calls(input: &[u8]) {
 
 /// Reads records of switches, wake-ups, copied stacks and function calls.
 pub(crate) fn others(input: &[u8]) {
+    let mut pieces = StackPieces::default();
     for record in records(input) {
-        black_box((SchedRecord::parse(record), StackCopy::parse(record).is_some()));
+        black_box((SchedRecord::parse(record), pieces.add(record).is_some()));
         let Some(call) = ProbeCall::parse(record) else { continue };
         for number in 0..tare_kernel::functions::ARGUMENTS {
             black_box((call.argument(number, true), call.argument(number, false)));
@@ -176,7 +177,7 @@ pub(crate) fn other_records() -> Vec<Vec<u8>> {
     let mut call = vec![0; 8192];
     call[24] = 2;
     let mut copy = vec![0; 400];
-    (copy[0], copy[4]) = (1, 16);
+    copy[0] = 1;
     vec![framed(&[switch, copy]), framed(&[call])]
 }
 
@@ -192,7 +193,7 @@ mod tests {
         }
         let others = other_records();
         assert!(records(&others[0]).any(|record| SchedRecord::parse(record).is_some()));
-        assert!(records(&others[0]).any(|record| StackCopy::parse(record).is_some()));
+        assert!(records(&others[0]).any(|record| StackPieces::default().add(record).is_some()));
         assert!(records(&others[1]).any(|record| ProbeCall::parse(record).is_some()));
     }
 }

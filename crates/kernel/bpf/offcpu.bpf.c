@@ -121,8 +121,12 @@ static __always_inline void leave(void *ctx, struct control *at, struct task_str
 	if (state && in_iowait(task))
 		wait->state |= IO_WAIT;
 	wait->start = now;
-	if (at->stopped)
+	if (at->stopped) {
+		wait->kernel = 0;
+		wait->user = 0;
+		wait->site = 0;
 		return;
+	}
 	site = stacks ? 0 : site_of(task, wait->state);
 	if (!site || site != wait->site) {
 		wait->kernel = kernel_stack(ctx);
@@ -169,16 +173,25 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct wait *of_parent = followed_or_waiting(parent), *wait;
+	struct wait *of_parent, *wait;
+	__u32 zero = 0;
+	struct control *at = bpf_map_lookup_elem(&control, &zero);
 
-	if (!of_parent || (in_cgroups && !is_in_cgroup()))
+	/* Not after the next call, which marks the parent. */
+	if (in_cgroups && !is_in_cgroup())
+		return 0;
+	of_parent = followed_or_waiting(parent);
+	if (!of_parent)
 		return 0;
 	wait = bpf_task_storage_get(&waits, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!wait)
 		return 0;
 	wait->follow = of_parent->follow;
-	if (wait->follow == FOLLOWED)
-		wait->start = bpf_ktime_get_ns();
+	if (wait->follow != FOLLOWED)
+		return 0;
+	wait->start = bpf_ktime_get_ns();
+	if (stacks == STACKS_COPIED && at && !at->stopped && !is_kernels(child))
+		wait->user = user_stack(ctx, child, wait, 0);
 	return 0;
 }
 
@@ -192,7 +205,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 	return 0;
 }
 
-/* Begins the waits in progress when the programs start, and ends those in progress when counting stops. */
+/* Begins the waits in progress when counting starts, and ends those in progress when it stops. */
 SEC("iter/task")
 int visit(struct bpf_iter__task *ctx)
 {
@@ -205,16 +218,42 @@ int visit(struct bpf_iter__task *ctx)
 		return 0;
 	if (at->visit == VISIT_BEGIN) {
 		wait = in_cgroups && !is_marked(task) ? NULL : followed(task);
-		if (!wait || wait->start || is_on_cpu(task))
+		if (!wait || wait->start >= at->since || is_on_cpu(task))
 			return 0;
-		wait->state = state_of(task);
+		if (!wait->start)
+			wait->state = state_of(task);
 		wait->kernel = kernel_stack_of(task);
+		wait->user = 0;
 		wait->site = 0;
-		wait->start = at->now;
+		wait->start = at->since;
 		return 0;
 	}
 	wait = bpf_task_storage_get(&waits, task, NULL, 0);
 	if (wait && wait->start)
 		end_wait(at, at->epoch, task, wait, at->now);
+	return 0;
+}
+
+/* Copies the user stacks of the waits that `visit` has begun. Leaves half of the ring to others. */
+SEC("iter.s/task")
+int copy_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	__u32 zero = 0;
+	struct control *at = bpf_map_lookup_elem(&control, &zero);
+	struct wait *wait;
+	__u64 user;
+
+	if (!task || !at || is_kernels(task))
+		return 0;
+	wait = bpf_task_storage_get(&waits, task, NULL, 0);
+	if (!wait || wait->start != at->since || wait->user || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING / 2)
+		return 0;
+	user = mix(mix(mix(task->pid, at->since), at->generation), wait->kernel);
+	if (!copy_stack(task, (void *)bpf_task_pt_regs(task), user, task))
+		return 0;
+	/* A copy of a task that ran meanwhile is no stack, and another wait's. */
+	if (wait->start == at->since && !is_on_cpu(task))
+		wait->user = user;
 	return 0;
 }

@@ -42,12 +42,25 @@ const volatile __u32 long_us = 0; /* waits of at least this length are records; 
 const volatile __u32 stacks = STACKS_NONE;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct___pointer {
+	unsigned long fsbase;
+};
+#else
+struct thread_struct___pointer {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+#endif
+
 struct task_struct___waits {
 	unsigned int flags;
 	unsigned int __state;
 	unsigned int on_cpu; /* int, or u8 on newer kernels: the loader doesn't narrow signed fields */
 	unsigned in_iowait : 1;
 	struct mm_struct___code *mm;
+	struct thread_struct___pointer thread;
 };
 
 struct mm_struct___code {
@@ -120,6 +133,7 @@ struct control {
 
 #define RECORD_COPY 1
 #define RECORD_LONG_WAIT 2
+#define RECORD_PIECE 3
 
 #define PAGE 4096
 #if defined(__TARGET_ARCH_x86)
@@ -132,28 +146,43 @@ struct control {
 #define SP 31
 #endif
 
+/* A user stack: a page of it at a time, lowest first, then the registers. */
+struct piece {
+	__u32 kind, unused;
+	__u64 user;
+	__u64 address;
+	__u8 bytes[PAGE];
+};
+
 struct copy {
-	__u32 kind, size;
+	__u32 kind, unused;
 	__u32 pid, tid;
 	__u64 time;
 	__u64 user;
 	__u64 registers[REGISTERS];
-	__u8 stack[3 * PAGE]; /* at most two pages; the third is for the verifier */
 };
 
-/* The words of a copy's stack, and which addresses are known to follow a call, in the lowest bit. */
-#define WORDS (2 * PAGE / 8)
+/* Most pages of a copy: of a stack whose end is known, and of any other. */
+const volatile __u32 copied_pages = 2;
+#define MOST_PAGES 16
+#define PAGES_OF_UNKNOWN 2
+
+/* A page of a stack, and which addresses are known to follow a call, in the lowest bit. */
 #define AT_ONCE 8
+#define BLOCKS (PAGE / 8 / AT_ONCE)
 #define ANSWERS 1024
 struct words {
-	__u64 words[3 * PAGE / 8]; /* as in `copy` */
+	__u64 words[PAGE / 8];
 	__u64 answers[ANSWERS];
 };
 
-/* Return addresses outside the program are this close to the place where the kernel begins to map libraries; code is not this close
- * above the stack pointer, where the stack itself is. */
+/* Return addresses outside the program are this close to the place where the kernel begins to map libraries, and not in the stack
+ * itself, which is no larger than STACK_REACH if its end is unknown. */
 #define NEAR (1ULL << 40)
 #define STACK_REACH (8 << 20)
+
+/* A stack's end is at most this far above the stack pointer. */
+#define LARGEST_STACK (1ULL << 30)
 
 struct long_wait {
 	__u32 kind, cpu;
@@ -200,9 +229,10 @@ struct {
 	__type(value, __u32);
 } copied SEC(".maps");
 
+#define RING (8 << 20)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
+	__uint(max_entries, RING);
 } ring SEC(".maps");
 
 struct {
@@ -463,42 +493,75 @@ static __always_inline bool follows_call(__u64 *answers, __u64 address, __u64 sa
 	return known & 1;
 }
 
-/* Reads up to two pages of the running task's stack, page by page, as the stack may be shorter. Returns the number of bytes. */
-static __always_inline __u64 read_stack(void *into, __u64 sp)
+static __always_inline __u64 thread_pointer(struct task_struct *task)
 {
-	__u64 first = PAGE - (sp & (PAGE - 1)), rest = PAGE - first;
-	if (bpf_probe_read_user(into, first, (void *)sp))
-		return 0;
-	if (bpf_probe_read_user(into + first, PAGE, (void *)(sp + first)))
-		return first;
-	if (!rest || bpf_probe_read_user(into + first + PAGE, rest & (PAGE - 1), (void *)(sp + first + PAGE)))
-		return first + PAGE;
-	return 2 * PAGE;
+#if defined(__TARGET_ARCH_x86)
+	return fields(task)->thread.fsbase;
+#else
+	return fields(task)->thread.uw.tp_value;
+#endif
+}
+
+/* A user stack from the page that holds the stack pointer to its end. */
+struct extent {
+	__u64 page;
+	__u64 end;   /* no page from here on is copied */
+	__u64 reach; /* bytes from the stack pointer on that are no code */
+};
+
+/*
+ * Finds how much of a stack is copied. The first thread's ends below its arguments and environment, other threads' below the thread
+ * control block, to which the thread pointer points.
+ */
+static __always_inline struct extent extent_of(struct task_struct *task, __u64 sp)
+{
+	struct extent extent = { .page = sp & ~(PAGE - 1ULL) };
+	struct mm_struct___code *mm = fields(task)->mm;
+	__u64 room = LARGEST_STACK, above = thread_pointer(task) - sp, pages = copied_pages;
+
+	if (above < room)
+		room = above;
+	above = mm ? mm->start_stack - sp : room;
+	if (above < room)
+		room = above;
+	if (room == LARGEST_STACK && pages > PAGES_OF_UNKNOWN)
+		pages = PAGES_OF_UNKNOWN;
+	extent.end = extent.page + pages * PAGE;
+	if (extent.end > sp + room)
+		extent.end = sp + room;
+	extent.reach = room == LARGEST_STACK ? STACK_REACH : room;
+	return extent;
 }
 
 /* A scan of the words of a stack, and the key so far. */
 struct scan {
-	__u64 hash, words, sp;
+	__u64 hash, sp;
+	struct extent extent;
+	__u64 first;       /* the block of words that holds the stack pointer */
 	__u64 start, size; /* the program's code */
 	__u64 libraries;
 	__u64 salt;
 };
 
-/* Adds the next words that can be return addresses to the key. */
-static long add_words(__u32 block, struct scan *scan)
+/* Adds the next words that can be return addresses to the key. Reads page by page, as the stack may be shorter. */
+static long add_words(__u32 index, struct scan *scan)
 {
-	__u32 zero = 0, first = block * AT_ONCE;
+	__u64 block = index + scan->first, at = scan->extent.page + 8 * AT_ONCE * block, word;
+	__u32 zero = 0, first = (block & (BLOCKS - 1)) * AT_ONCE;
 	struct words *top = bpf_map_lookup_elem(&tops, &zero);
-	__u64 word;
 
-	if (!top || first >= scan->words || first >= WORDS)
+	if (!top || at >= scan->extent.end)
 		return 1;
+	if ((!index || !first) && bpf_probe_read_user(top->words, PAGE, (void *)(at & ~(PAGE - 1ULL)))) {
+		scan->extent.end = at;
+		return 1;
+	}
 #pragma clang loop unroll(full)
 	for (__u32 k = 0; k < AT_ONCE; k++) {
 		word = address_in(top->words[first + k]);
-		if (word < PAGE)
+		if (word < PAGE || at + 8 * k < scan->sp || at + 8 * k >= scan->extent.end)
 			continue;
-		if (word - scan->start < scan->size || (word - scan->libraries < 2 * NEAR && word - scan->sp > STACK_REACH &&
+		if (word - scan->start < scan->size || (word - scan->libraries < 2 * NEAR && word - scan->sp > scan->extent.reach &&
 							follows_call(top->answers, word, scan->salt)))
 			scan->hash = mix(scan->hash, word);
 	}
@@ -508,63 +571,98 @@ static long add_words(__u32 block, struct scan *scan)
 /*
  * Identifies a user stack without unwinding: by thread, program, the place of the kernel call and the stack pointer there, the words
  * that can be return addresses in the bytes that a copy has, and the generation of copies. Other callers have other return addresses, so
- * no stack gets another one's key, unless both differ only in addresses up to STACK_REACH above it. One that differs in a stale word is copied again.
+ * no stack gets another one's key, unless both differ only in addresses that are taken for the stack's own. One that differs in a stale
+ * word is copied again.
  */
 static __noinline __u64 user_key(struct task_struct *task, __u64 ip, __u64 sp)
 {
 	struct mm_struct___code *mm = fields(task)->mm;
 	struct control *at;
-	struct words *top;
 	struct scan scan;
 	__u32 zero = 0;
-	__u64 bytes, used, end;
 
 	at = bpf_map_lookup_elem(&control, &zero);
-	top = bpf_map_lookup_elem(&tops, &zero);
-	if (!mm || !at || !top)
+	if (!mm || !at)
 		return 0;
-	bytes = read_stack(top->words, sp);
-	/* Above the first thread's stack are arguments and environment. */
-	used = mm->start_stack - sp;
-	if (bytes > used)
-		bytes = used;
-	end = bytes / 8;
-	asm volatile("" : "+r"(end)); /* else the compiler adds `bytes`, which has no bound on Linux 6.1 */
-	if (end > WORDS)
-		return 0;
-	for (__u32 k = 0; k < AT_ONCE; k++)
-		top->words[end + k] = 0;
 	scan.hash = mix(mix(mix(mix(task->pid, ip), sp), mm->arg_start), at->generation);
-	scan.words = end;
 	scan.sp = sp;
+	scan.extent = extent_of(task, sp);
+	scan.first = (sp & (PAGE - 1)) / 8 / AT_ONCE;
 	scan.start = mm->start_code;
 	scan.size = mm->end_code - mm->start_code;
 	scan.libraries = mm->mmap_base - NEAR;
 	scan.salt = mix(task->tgid, at->epoch);
-	bpf_loop(WORDS / AT_ONCE, add_words, &scan, 0);
-	return mix(scan.hash, bytes);
+	bpf_loop(MOST_PAGES * BLOCKS, add_words, &scan, 0);
+	return mix(scan.hash, scan.extent.end);
 }
 
-static __noinline int copy_stack(struct task_struct *task, struct pt_regs *registers, __u64 user)
+/* Copies a page of a task's stack. Returns 0; a positive number if the stack has ended; else a negative one. */
+static __always_inline int copy_page(__u64 user, __u64 address, struct task_struct *other)
 {
-	struct copy *copy = bpf_ringbuf_reserve(&ring, sizeof(*copy), 0);
+	struct piece *piece = bpf_ringbuf_reserve(&ring, sizeof(*piece), 0);
+	long unread;
 
-	if (!copy) {
-		count(MISSING_COPIES, 1);
-		return 0;
+	if (!piece)
+		return -1;
+	piece->kind = RECORD_PIECE;
+	piece->user = user;
+	piece->address = address;
+	unread = other ? bpf_copy_from_user_task(piece->bytes, PAGE, (void *)address, other, 0) :
+			 bpf_probe_read_user(piece->bytes, PAGE, (void *)address);
+	if (unread) {
+		bpf_ringbuf_discard(piece, BPF_RB_NO_WAKEUP);
+		return 1;
 	}
+	bpf_ringbuf_submit(piece, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* Copies a task's user stack: the running task's, or that of `other`, which waits. Returns whether there was room. */
+static __always_inline bool copy_stack(struct task_struct *task, struct pt_regs *registers, __u64 user, struct task_struct *other)
+{
+	struct extent extent;
+	struct copy *copy;
+	__u64 sp;
+	int done;
+
+	if (bpf_probe_read_kernel(&sp, sizeof(sp), (__u64 *)registers + SP))
+		return true;
+	extent = extent_of(task, sp);
+	for (__u32 i = 0; i < MOST_PAGES; i++) {
+		if (extent.page >= extent.end)
+			break;
+		done = copy_page(user, extent.page, other);
+		if (done < 0)
+			goto full;
+		if (done)
+			break;
+		extent.page += PAGE;
+	}
+	copy = bpf_ringbuf_reserve(&ring, sizeof(*copy), 0);
+	if (!copy)
+		goto full;
 	copy->kind = RECORD_COPY;
 	copy->pid = task->tgid;
 	copy->tid = task->pid;
 	copy->time = bpf_ktime_get_ns();
 	copy->user = user;
 	bpf_probe_read_kernel(copy->registers, sizeof(copy->registers), registers);
-	copy->size = read_stack(copy->stack, copy->registers[SP]);
 	bpf_ringbuf_submit(copy, BPF_RB_NO_WAKEUP);
-	return 1;
+	return true;
+full:
+	count(MISSING_COPIES, 1);
+	return false;
 }
 
-/* Keeps or copies the running task's user stack. Returns its key. `wait`, if given, remembers the last copied one. */
+static __noinline int copy_own_stack(struct task_struct *task, struct pt_regs *registers, __u64 user)
+{
+	return copy_stack(task, registers, user, NULL);
+}
+
+/*
+ * Keeps or copies a user stack: the running task's, or that of its new child, whose memory is still the same. Returns its key. `wait`,
+ * if given, remembers the last copied one.
+ */
 static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, struct wait *wait, __u64 kernel)
 {
 	struct stack *stack = scratch_stack();
@@ -584,7 +682,7 @@ static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, str
 	if (wait && wait->copied == user)
 		return user;
 	if (!bpf_map_lookup_elem(&copied, &user)) {
-		if (!copy_stack(task, registers, user))
+		if (!copy_own_stack(task, registers, user))
 			return user;
 		bpf_map_update_elem(&copied, &user, &one, 0);
 	}

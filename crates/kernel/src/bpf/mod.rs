@@ -32,8 +32,8 @@ pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};
 pub use lock::{FutexStack, FutexWait, KernelWait, LockFunction, LockKind, LockSums, Locks};
 pub use off_cpu::{
-    OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
-    WaitState, Waker,
+    OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, StackPieces,
+    Wait, WaitStacks, WaitState, Waker,
 };
 pub use plan::{CallPlan, CopyRule, CopyTime};
 pub use programs::{LoadedFunction, LoadedProgram, loaded_programs};

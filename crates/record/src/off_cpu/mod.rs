@@ -282,7 +282,7 @@ fn start_source(
 fn needed_stacks(attr: &Attr) -> WaitStacks {
     match (attr.has_callchain(), attr.sample_stack_user > 0) {
         (false, _) => WaitStacks::Few,
-        (true, true) => WaitStacks::Copied,
+        (true, true) => WaitStacks::Copied(attr.sample_stack_user),
         (true, false) => WaitStacks::FramePointers,
     }
 }

@@ -8,15 +8,19 @@ use crate::off_cpu;
 use crate::options::RecorderOptions;
 use crate::registers;
 
-/// Limit on the copied bytes of a user stack.
-const STACK_BYTES: u32 = 8192;
+/// Limit on the copied bytes of a user stack: a sample holds at most 64 KiB.
+const STACK_BYTES: u32 = 61_440;
+
+/// Whether the options ask for copies in the recording.
+fn keeps_copies(options: &RecorderOptions) -> bool {
+    let kept = [CallGraph::Dwarf, CallGraph::DwarfAndFramePointer];
+    kept.contains(&options.sampling.call_graph)
+}
 
 /// Whether the recorder unwinds the copied stacks of waits: unless copies in the recording are asked
 /// for.
 pub(super) fn is_unwound(options: &RecorderOptions, attr: Option<&Attr>) -> bool {
-    let keeps_copies = [CallGraph::Dwarf, CallGraph::DwarfAndFramePointer];
-    attr.is_some_and(|attr| attr.sample_stack_user > 0)
-        && !keeps_copies.contains(&options.sampling.call_graph)
+    attr.is_some_and(|attr| attr.sample_stack_user > 0) && !keeps_copies(options)
 }
 
 /// Returns its attribute, if off-CPU time is requested.
@@ -30,7 +34,8 @@ pub(super) fn attr(options: &RecorderOptions, defaults: &AttrDefaults<'_>) -> Op
     attr.flags |= Flags::SAMPLE_ID_ALL | Flags::DISABLED;
     if copies {
         attr.sample_regs_user = registers::user_registers();
-        attr.sample_stack_user = STACK_BYTES;
+        let asked = options.sampling.stack_bytes.min(STACK_BYTES);
+        attr.sample_stack_user = if keeps_copies(options) { asked } else { STACK_BYTES };
     }
     defaults.set_clock(&mut attr);
     Some(attr)

@@ -1,13 +1,14 @@
 //! `tare record --off-cpu`: programs that wait in known ways, for known times.
 
 use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 use crate::blocked::{BlockedTimes, stolen_ns};
-use crate::support::{document, status, stderr, tare, workload};
+use crate::support::{ProcessGuard, document, status, stderr, tare, workload};
 use crate::symbols::compile;
 
 /// Records and returns the recorder's output. If BPF programs can't be loaded, prints that and
@@ -189,8 +190,7 @@ fn single_long_waits_have_their_times_and_short_ones_are_counted() {
 fn waits_count_from_the_beginning_to_the_end_of_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
-    let mut sleeper =
-        crate::support::ProcessGuard::spawn(std::process::Command::new("sleep").arg("60"));
+    let mut sleeper = ProcessGuard::spawn(Command::new("sleep").arg("60"));
     let pid = sleeper.id().to_string();
     crate::support::wait_until("sleep sleeps", || {
         let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan"));
@@ -318,4 +318,88 @@ fn each_of_many_call_chains_of_waits_is_kept() {
     assert!((480..=512).contains(&paths.len()), "{} {}", paths.len(), stderr(&script));
     let lost = &report(&file)["ledger"]["off_cpu"];
     assert_eq!((&lost["missing_copies"], &lost["missing_stacks"]), (&0.into(), &0.into()));
+}
+
+/// Naps of a thread below 45 KiB of frames: 150 times called by `reads` and 50 times by `writes`.
+/// With the argument `rest`, the thread naps once, for a minute, and writes a line before.
+const DEEP_NAPS: &str = r#"
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+#define FUNCTION __attribute__((noinline)) void
+static int rests;
+static void nap(void) {
+    struct timespec time = {rests ? 60 : 0, rests ? 0 : 1000000};
+    if (rests && write(1, "rests\n", 6) < 0) return;
+    nanosleep(&time, 0);
+}
+FUNCTION descend(int depth) {
+    volatile char locals[1000];
+    locals[0] = locals[999] = depth;
+    if (depth) descend(depth - 1);
+    else nap();
+    __asm__ volatile("" : : "r"(locals[0]));
+}
+FUNCTION reads(void) { descend(44); __asm__ volatile(""); }
+FUNCTION writes(void) { descend(44); __asm__ volatile(""); }
+static void *run(void *unused) {
+    if (rests) reads();
+    else for (int i = 0; i < 200; i++) (i % 4 ? reads : writes)();
+    return unused;
+}
+int main(int count, char **words) {
+    pthread_t thread;
+    rests = count > 1;
+    (void)words;
+    pthread_create(&thread, 0, run, 0);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+/// Asserts that nearly all waiting time has a chain to the start of its thread.
+fn assert_whole(document: &Value) {
+    let nanoseconds = |name: &str| document["loss"][name].as_u64().unwrap();
+    let whole = nanoseconds("off_cpu_whole_ns");
+    assert!(whole * 100 >= nanoseconds("off_cpu_ns") * 95, "{}", document["loss"]);
+}
+
+#[test]
+fn callers_behind_many_frames_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), DEEP_NAPS, "deep", &["-pthread"]) else { return };
+    let file = folder.path().join("perf.data");
+    let Some(output) = record(&file, &["-e", "dummy"], &[program.to_str().unwrap()]) else {
+        return;
+    };
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = report(&file);
+    for (function, naps) in [("reads", 150), ("writes", 50)] {
+        let found = waited_in(&document, "sleep", function);
+        assert!(found > naps * 800_000, "{function}: {found} ns: {document:#}");
+    }
+    assert_whole(&document);
+}
+
+#[test]
+fn waits_in_progress_at_the_beginning_have_their_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), DEEP_NAPS, "deep", &["-pthread"]) else { return };
+    let mut resting =
+        ProcessGuard::spawn(Command::new(&program).arg("rest").stdout(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(resting.take_stdout()).read_line(&mut line).unwrap();
+    let file = folder.path().join("perf.data");
+    let process = resting.id().to_string();
+    let Some(output) = record(&file, &["-e", "dummy", "-p", &process], &["sleep", "0.5"]) else {
+        return;
+    };
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = report(&file);
+    // Both threads wait all the time.
+    for (reason, function) in [("sleep", "reads"), ("futex", "main")] {
+        let found = waited_in(&document, reason, function);
+        assert!(found > 100_000_000, "{function}: {found} ns: {document:#}");
+    }
+    assert_whole(&document);
 }

@@ -15,9 +15,9 @@ use std::os::fd::BorrowedFd;
 use aya::maps::{Array, CgroupArray, HashMap, MapData, PerCpuArray, RingBuf};
 use rustix::process::getpid;
 
-use self::records::{Control, LongWait, RawStack, RawWait, RawWaker, WaitKey, WaitRecord, WaitSum};
-pub use self::records::{REGISTERS, StackCopy, WaitState};
-use self::records::{VISIT_BEGIN, VISIT_END};
+use self::records::{Control, LongWait, RawStack, RawWait, RawWaker, WaitKey, WaitSum};
+use self::records::{PAGE, VISIT_BEGIN, VISIT_END};
+pub use self::records::{REGISTERS, StackCopy, StackPieces, WaitState};
 use super::error::BpfError;
 use super::follow::{FOLLOWED, FollowedTasks, LEFT_OUT, WAITING, store};
 use super::object::{self, LoadedObject, ObjectLoader};
@@ -27,6 +27,12 @@ use crate::timestamp::monotonic_ns;
 /// The iterator program that visits each task.
 const VISIT: &str = "visit";
 
+/// The iterator program that copies the stacks of waiting tasks.
+const COPY_WAITING: &str = "copy_waiting";
+
+/// Bytes of a copied stack at most: samples have to hold it.
+const LARGEST_COPY: u32 = 61_440;
+
 /// Most stacks that the reader caches.
 const CACHED_STACKS: usize = 1 << 14;
 
@@ -35,8 +41,9 @@ const CACHED_STACKS: usize = 1 << 14;
 pub enum WaitStacks {
     /// The innermost kernel frames, which name the reason for the wait.
     Few,
-    /// The kernel stack, and a copy of each user stack that wasn't copied before.
-    Copied,
+    /// The kernel stack, and a copy of each user stack that wasn't copied before: about this many
+    /// bytes from the stack pointer on, at most 61,440.
+    Copied(u32),
     /// The kernel stack, and the user stack by frame pointers.
     FramePointers,
 }
@@ -142,6 +149,7 @@ pub struct OffCpuPrograms {
     sums: [HashMap<MapData, WaitKey, WaitSum>; 2],
     stacks: StackTable,
     ring: RingBuf<MapData>,
+    pieces: StackPieces,
     counts: PerCpuArray<MapData, u64>,
 }
 
@@ -159,9 +167,14 @@ impl OffCpuPrograms {
     pub fn start(plan: &OffCpuPlan<'_>) -> Result<Self, BpfError> {
         let stacks = match plan.stacks {
             WaitStacks::Few => 0,
-            WaitStacks::Copied => 1,
+            WaitStacks::Copied(_) => 1,
             WaitStacks::FramePointers => 2,
         };
+        let copied = match plan.stacks {
+            WaitStacks::Copied(bytes) => bytes.min(LARGEST_COPY),
+            _ => 0,
+        };
+        let page = u32::try_from(PAGE).unwrap_or(u32::MAX);
         let cgroup_count = u32::try_from(plan.cgroups.len()).unwrap_or(u32::MAX);
         let programs = ["sched_waking", "sched_process_fork", "sched_process_exec", "sched_switch"];
         let mut loaded = ObjectLoader::new(object::OFF_CPU, &programs)
@@ -171,8 +184,13 @@ impl OffCpuPrograms {
             .constant("min_ns", plan.min_ns)
             .constant("long_us", plan.long_us.unwrap_or(0))
             .constant("stacks", stacks)
+            .constant("copied_pages", copied.div_ceil(page))
             .load()?;
         loaded.load_task_iterator(VISIT)?;
+        if copied > 0 {
+            // Without it, waits that are in progress when counting starts have no user stack.
+            let _ = loaded.load_task_iterator(COPY_WAITING);
+        }
         let mut cgroups: CgroupArray<_> = loaded.take_map("cgroups")?;
         for (number, cgroup) in (0..).zip(&plan.cgroups) {
             cgroups.set(number, *cgroup, 0)?;
@@ -183,24 +201,29 @@ impl OffCpuPrograms {
             sums: [loaded.take_map("even_sums")?, loaded.take_map("odd_sums")?],
             stacks: StackTable::take(&mut loaded, plan.stacks == WaitStacks::FramePointers)?,
             ring: loaded.take_map("ring")?,
+            pieces: StackPieces::default(),
             counts: loaded.take_map("counts")?,
             loaded,
         };
         programs.loaded.attach()?;
-        programs.visit(VISIT_BEGIN)?;
         Ok(programs)
     }
 
-    /// Counts waits from this moment on.
+    /// Counts waits from this moment on, also those that are in progress.
     ///
     /// # Errors
-    /// Fails if the kernel's map can't be written.
+    /// Fails if the kernel's map can't be written, or its tasks can't be visited.
     pub fn enable(&mut self) -> Result<(), BpfError> {
         let current = self.epochs.current;
         if current.stopped == 0 {
             return Ok(());
         }
-        self.epochs.set(Control { since: monotonic_ns(), stopped: 0, ..current })
+        self.epochs.set(Control { since: monotonic_ns(), stopped: 0, ..current })?;
+        self.visit(VISIT_BEGIN)?;
+        if self.loaded.is_loaded(COPY_WAITING) {
+            self.loaded.visit_tasks(COPY_WAITING)?;
+        }
+        Ok(())
     }
 
     /// Stops counting. Waits that have not ended count up to this moment.
@@ -237,11 +260,10 @@ impl OffCpuPrograms {
         let parity = self.epochs.begin_epoch()?;
         let mut long_waits = Vec::new();
         while let Some(bytes) = self.ring.next() {
-            match WaitRecord::parse(&bytes) {
-                Some(WaitRecord::Copy(copy)) => each(OffCpuRecord::Copy(copy))?,
-                Some(WaitRecord::Long(wait)) => long_waits.push(wait),
-                None => {}
+            if let Some(copy) = self.pieces.add(&bytes) {
+                each(OffCpuRecord::Copy(copy))?;
             }
+            long_waits.extend(LongWait::parse(&bytes));
         }
         for wait in long_waits {
             self.hand_over_long_wait(&wait, &mut each)?;

@@ -1,5 +1,7 @@
 //! The layouts of `bpf/offcpu.h`, and the records of its ring buffer.
 
+use std::collections::HashMap;
+
 use aya::Pod;
 
 /// Number of registers in a copy: `struct pt_regs` of `arch/x86/include/uapi/asm/ptrace.h`, `struct
@@ -111,6 +113,21 @@ unsafe impl Pod for Control {}
 /// Kinds of records in the ring buffer.
 const COPY: u32 = 1;
 const LONG_WAIT: u32 = 2;
+const PIECE: u32 = 3;
+
+/// Bytes of a piece of a stack, and its alignment.
+pub(super) const PAGE: usize = 4096;
+
+/// Bytes of unfinished copies above which all are dropped. A program finishes its copy before it
+/// ends, so that at most one per CPU is unfinished.
+const UNFINISHED: usize = 64 << 20;
+
+/// Number of a register: the stack pointer.
+#[cfg(target_arch = "x86_64")]
+const SP: usize = 19;
+/// Number of a register: the stack pointer.
+#[cfg(not(target_arch = "x86_64"))]
+const SP: usize = 31;
 
 /// The state of a waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -164,13 +181,6 @@ pub(super) struct LongWait {
     pub(super) state: WaitState,
 }
 
-/// A record of the ring buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitRecord<'a> {
-    Copy(StackCopy<'a>),
-    Long(LongWait),
-}
-
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -179,29 +189,73 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-impl<'a> StackCopy<'a> {
-    /// Parses a record of the ring buffer; `None` if it is not a copy or too short.
-    #[must_use]
-    pub fn parse(record: &'a [u8]) -> Option<Self> {
-        if word(record, 0)? != COPY {
-            return None;
+/// Joins the pieces of copied stacks.
+#[derive(Debug, Default)]
+pub struct StackPieces {
+    /// By the keys of the copies: the address of the first byte, and all bytes from there on.
+    unfinished: HashMap<u64, (u64, Vec<u8>)>,
+    bytes: usize,
+    finished: Vec<u8>,
+}
+
+impl StackPieces {
+    /// Takes a record of the ring buffer. Returns the whole copy if the record ends one.
+    pub fn add(&mut self, record: &[u8]) -> Option<StackCopy<'_>> {
+        match word(record, 0)? {
+            PIECE => {
+                self.add_piece(record);
+                None
+            }
+            COPY => self.finish(record),
+            _ => None,
         }
+    }
+
+    fn add_piece(&mut self, record: &[u8]) -> Option<()> {
+        let key = long(record, 8)?;
+        let address = long(record, 16)?;
+        let piece = record.get(24..)?;
+        if self.bytes > UNFINISHED {
+            self.unfinished.clear();
+            self.bytes = 0;
+        }
+        let (first, bytes) = self.unfinished.entry(key).or_default();
+        let follows = first.checked_add(bytes.len() as u64) == Some(address);
+        if !follows {
+            // What came before had no end, as the ring buffer had no room for it.
+            self.bytes -= bytes.len();
+            bytes.clear();
+            *first = address;
+        }
+        bytes.extend_from_slice(piece);
+        self.bytes += piece.len();
+        Some(())
+    }
+
+    fn finish(&mut self, record: &[u8]) -> Option<StackCopy<'_>> {
         let mut registers = [0; REGISTERS];
         for (at, register) in registers.iter_mut().enumerate() {
             *register = long(record, 32 + 8 * at)?;
         }
-        let stack = record.get(32 + 8 * REGISTERS..)?;
-        let bytes = stack.get(..word(record, 4)? as usize)?;
         let pid = word(record, 8)?;
         let tid = word(record, 12)?;
         let time_ns = long(record, 16)?;
         let key = long(record, 24)?;
-        Some(Self { pid, tid, time_ns, key, registers, bytes })
+        let copied = self.unfinished.remove(&key).unwrap_or_default();
+        self.bytes -= copied.1.len();
+        self.finished = copied.1;
+        let below = usize::try_from(registers[SP].wrapping_sub(copied.0)).unwrap_or(usize::MAX);
+        let bytes = self.finished.get(below..).unwrap_or_default();
+        Some(StackCopy { pid, tid, time_ns, key, registers, bytes })
     }
 }
 
 impl LongWait {
-    fn parse(record: &[u8]) -> Option<Self> {
+    /// Parses a record; `None` if it is too short or of another kind.
+    pub(super) fn parse(record: &[u8]) -> Option<Self> {
+        if word(record, 0)? != LONG_WAIT {
+            return None;
+        }
         let word = |at| word(record, at);
         let long = |at| long(record, at);
         Some(Self {
@@ -214,17 +268,6 @@ impl LongWait {
             end_ns: long(32)?,
             state: WaitState::new(word(64)?),
         })
-    }
-}
-
-impl<'a> WaitRecord<'a> {
-    /// Parses a record; `None` if it is too short or of unknown kind.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        match word(bytes, 0)? {
-            COPY => StackCopy::parse(bytes).map(Self::Copy),
-            LONG_WAIT => LongWait::parse(bytes).map(Self::Long),
-            _ => None,
-        }
     }
 }
 
@@ -242,15 +285,45 @@ mod tests {
         assert_eq!((size_of::<Control>(), std::mem::offset_of!(RawWait, follow)), (32, 68));
     }
 
+    fn piece(key: u64, address: u64, fill: u8) -> Vec<u8> {
+        let head = [&PIECE.to_ne_bytes()[..], &[0; 4], &key.to_ne_bytes(), &address.to_ne_bytes()];
+        [head.concat(), vec![fill; PAGE]].concat()
+    }
+
+    fn end(key: u64, sp: u64) -> Vec<u8> {
+        let mut record = vec![0; 32 + 8 * REGISTERS];
+        record[..4].copy_from_slice(&COPY.to_ne_bytes());
+        record[24..32].copy_from_slice(&key.to_ne_bytes());
+        record[32 + 8 * SP..][..8].copy_from_slice(&sp.to_ne_bytes());
+        record
+    }
+
+    #[test]
+    fn pieces_of_two_stacks_are_joined_from_the_stack_pointers_on() {
+        let mut pieces = StackPieces::default();
+        assert_eq!(pieces.add(&piece(1, 0x9000, 9)), None, "a copy that never ends");
+        for (key, address) in [(1, 0x1000), (2, 0x5000), (1, 0x2000), (2, 0x6000)] {
+            assert_eq!(pieces.add(&piece(key, address, address.to_be_bytes()[6])), None);
+        }
+        let copy = pieces.add(&end(1, 0x1ff0)).unwrap();
+        assert_eq!(copy.bytes, [vec![0x10; 16], vec![0x20; PAGE]].concat());
+        let copy = pieces.add(&end(2, 0x5000)).unwrap();
+        assert_eq!(copy.bytes, [vec![0x50; PAGE], vec![0x60; PAGE]].concat());
+        assert_eq!(pieces.add(&end(1, 0x1ff0)).map(|copy| copy.bytes.len()), Some(0));
+        assert_eq!(pieces.bytes, 0);
+    }
+
     #[test]
     fn truncated_records_are_read_without_panic() {
-        for kind in [1, 2, 3] {
+        for kind in [1, 2, 3, 4] {
             let mut bytes = vec![0; 32 + 8 * REGISTERS + 16];
             bytes[0] = kind;
-            bytes[4] = 16;
-            assert_eq!(WaitRecord::parse(&bytes).is_some(), kind < 3);
+            assert_eq!(StackPieces::default().add(&bytes).is_some(), kind == 1);
+            assert_eq!(LongWait::parse(&bytes).is_some(), kind == 2);
             for length in 0..bytes.len() {
-                let _ = WaitRecord::parse(&bytes[..length]);
+                let mut pieces = StackPieces::default();
+                let _ = pieces.add(&bytes[..length]);
+                let _ = LongWait::parse(&bytes[..length]);
             }
         }
     }
