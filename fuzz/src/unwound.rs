@@ -73,11 +73,22 @@ pub(crate) fn unwind(input: &[u8]) {
     let described = Description { events, ..Description::default() }.stream_beginning();
     let events = vec![UnwoundEvent { event: 0, keeps_registers: false }];
     let mut unwinder = LiveUnwinder::new(SymbolOptions::default(), events, false);
-    assert!(described.is_ok_and(|stream| unwinder.describe(&stream).is_ok()), "one event");
+    let mut trimmer = unwinder.trimmer();
+    let is_described = described.is_ok_and(|stream| {
+        unwinder.describe(&stream).is_ok() && trimmer.describe(&stream).is_ok()
+    });
+    assert!(is_described, "one event");
     let mut written = Vec::new();
+    let mut trimmed = Vec::new();
     for is_behind in [false, true] {
         unwinder.unwind(input, is_behind, &mut written);
+        // Bases are known the second time.
+        trimmed.clear();
+        let (first, second) = input.split_at(input.len() / 3);
+        trimmer.trim(&[first, second], &mut trimmed);
+        assert!(trimmed.len() <= input.len(), "trimming makes nothing longer");
     }
+    unwinder.unwind(&trimmed, false, &mut written);
     let whole: usize = Records::new(&written, Endian::NATIVE).map(|record| record.size()).sum();
     assert_eq!(whole, written.len(), "whole records");
 }

@@ -45,6 +45,11 @@ pub(crate) struct StackFrames {
 }
 
 impl StackFrames {
+    /// Whether any comes from the recorded call chain.
+    pub(crate) fn is_spliced(&self) -> bool {
+        self.spliced > 0
+    }
+
     /// Whether they reach the start of their thread.
     pub(crate) fn is_whole(&self) -> bool {
         self.end == UnwindOutcome::Whole
@@ -94,6 +99,15 @@ impl<'a> CopiedStack<'a> {
             copy: stack.bytes,
             frame_pointers: callchain::user_part(sample).collect(),
         })
+    }
+
+    pub(crate) fn stack_pointer(&self) -> Option<u64> {
+        Some(self.registers?.stack_pointer())
+    }
+
+    /// Bytes of the copy.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        self.copy.len()
     }
 
     /// Returns the distance from the stack pointer to the base of the stack in bytes, if the

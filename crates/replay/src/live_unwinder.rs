@@ -30,6 +30,7 @@ use crate::live::read_beginning;
 use crate::machine::Machine;
 use crate::mapping_names::is_jitdump;
 use crate::off_cpu::is_off_cpu;
+use crate::stack_trimmer::{SharedBases, StackTrimmer};
 use crate::unwinding::UnwindStats;
 
 /// Bytes of unwinding tables above which all are dropped.
@@ -65,6 +66,7 @@ pub struct LiveUnwinder {
     /// Number of chains that stayed as the kernel recorded them.
     behind: u64,
     waits: WaitStacks,
+    bases: SharedBases,
 }
 
 /// The unwinder with what it has read.
@@ -162,7 +164,14 @@ impl LiveUnwinder {
             stats: UnwindStats::default(),
             behind: 0,
             waits: WaitStacks::default(),
+            bases: SharedBases::default(),
         }
+    }
+
+    /// Returns a trimmer of the records that are to be unwound.
+    #[must_use]
+    pub fn trimmer(&self) -> StackTrimmer {
+        StackTrimmer::new(self.events.clone(), self.bases.clone())
     }
 
     /// Reads the beginning of a stream, which describes the events as the kernel samples them
@@ -234,6 +243,11 @@ impl LiveUnwinder {
     /// Applies a record that isn't a sample.
     fn apply(&mut self, raw: &RawRecord<'_>) {
         let Ok(record) = raw.decode() else { return };
+        match &record {
+            Record::Exit(task) => self.bases.lock().forget(task.tid),
+            Record::Comm(comm) if comm.is_exec => self.bases.lock().forget(comm.tid),
+            _ => {}
+        }
         let is_needed = match &record {
             // Code of a just-in-time compiler is unwound by frame pointers.
             Record::Mmap(mmap) => !is_jitdump(mmap.path),
@@ -264,7 +278,12 @@ impl LiveUnwinder {
         }
         match self.unwind_stack(&sample, position) {
             Some((stack, unwound)) => {
-                self.stats.add(&self.machine, &stack, &unwound.as_stack(position));
+                match unwound.is_whole() {
+                    true => self.stats.add_whole(&unwound),
+                    false => {
+                        self.stats.add(&self.machine, &stack, &unwound.as_stack(position));
+                    }
+                }
                 match unwound.frames.is_empty() {
                     true => UserFrames::Recorded,
                     false => UserFrames::Unwound(unwound.frames),
@@ -322,7 +341,21 @@ impl LiveUnwinder {
         let stack = CopiedStack::from_sample(sample, position, space)?;
         let UnwindTables { unwinder, cache, .. } = &mut self.tables;
         let unwound = stack.unwind_frames(unwinder, cache, self.machine.dsos());
+        if let Some(tid) = sample.head.tid {
+            self.note_base(tid, &stack, &unwound);
+        }
         Some((stack, unwound))
+    }
+
+    /// Notes where the stack of a thread begins, for its next copies.
+    fn note_base(&self, tid: i32, stack: &CopiedStack<'_>, unwound: &StackFrames) {
+        match (self.tables.cache.stack_base(), stack.stack_pointer()) {
+            (Some(base), _) => self.bases.lock().note(tid, base),
+            (None, Some(sp)) if !unwound.is_whole() => {
+                self.bases.lock().distrust(tid, sp, stack.copied_bytes());
+            }
+            _ => {}
+        }
     }
 
     /// Writes a record: as it is, or with the call chain in place of the copied stack.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tare_profile::{EndReasonCount, Sufficient, Unwinding};
 use tare_symbols::{UnwindOutcome, limits};
 
-use crate::copied_stack::{CopiedStack, UnwoundStack};
+use crate::copied_stack::{CopiedStack, StackFrames, UnwoundStack};
 use crate::machine::Machine;
 
 /// Bytes per step of a copy size.
@@ -68,6 +68,12 @@ impl UnwindStats {
         let is_full = self.ends.len() >= limits::DSOS;
         let key = (unwound.end, if is_full { Box::default() } else { Box::from(name) });
         *self.ends.entry(key).or_default() += 1;
+    }
+
+    /// Adds a whole stack.
+    pub(crate) fn add_whole(&mut self, unwound: &StackFrames) {
+        self.spliced += u64::from(unwound.is_spliced());
+        self.whole += 1;
     }
 
     pub(crate) fn summary(&self) -> Unwinding {

@@ -29,7 +29,9 @@ pub use layout::{Events, Layout, SampleId};
 pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};
 pub use notice::{Lost, Throttle};
 pub use read::{ReadValue, ReadValues, TaskRead};
-pub use sample::{Branch, Branches, Registers, Sample, SampleHead, StackParts, UserStack};
+pub use sample::{
+    Branch, Branches, Registers, Sample, SampleHead, StackCopy, StackParts, UserStack,
+};
 pub use setup::{
     BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv, Update,
 };

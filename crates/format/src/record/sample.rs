@@ -81,6 +81,21 @@ pub struct StackParts<'a> {
     after: &'a [u8],
 }
 
+/// The parts of a sample around its copied user stack, to write it again with a shorter copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackCopy<'a> {
+    /// The first fields.
+    pub head: SampleHead,
+    /// The user registers, if recorded.
+    pub registers: Option<Registers<'a>>,
+    /// The copied bytes.
+    pub bytes: &'a [u8],
+    /// The body up to the size of the copy.
+    before: &'a [u8],
+    /// The fields after the copy.
+    after: &'a [u8],
+}
+
 /// The first fields of a sample, one word each. Reports that need no more skip the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleHead {
@@ -379,6 +394,53 @@ impl<'a> StackParts<'a> {
         into.extend((chain.len() as u64).to_ne_bytes());
         chain.iter().for_each(|address| into.extend(address.to_ne_bytes()));
         into.extend_from_slice(between);
+        into.extend_from_slice(after);
+    }
+}
+
+impl<'a> StackCopy<'a> {
+    /// Finds the copied stack of a sample that was made by an event with this layout. `None` if the
+    /// sample is shorter than the layout says, or has no room for a copy.
+    #[must_use]
+    pub fn find(record: &RawRecord<'a>, layout: &Layout) -> Option<Self> {
+        let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
+        if !fields.has(PERF_SAMPLE_STACK_USER) {
+            return None;
+        }
+        let mut sample = Sample::default();
+        fields.fill_head(&mut sample.head)?;
+        sample.fill_counts(&mut fields)?;
+        if fields.has(PERF_SAMPLE_CALLCHAIN) {
+            let count = fields.cursor.u64()?;
+            sample.callchain = Some(fields.cursor.words(count)?);
+        }
+        sample.fill_raw_and_branches(&mut fields)?;
+        if fields.has(PERF_SAMPLE_REGS_USER) {
+            sample.regs_user = Some(fields.registers(fields.layout.regs_user)?);
+        }
+        let rest = fields.cursor.rest();
+        let before = record.body.get(..record.body.len().checked_sub(rest.len())?)?;
+        let stack = fields.stack().filter(|stack| stack.room > 0)?;
+        let after = fields.cursor.rest();
+        let Sample { head, regs_user: registers, .. } = sample;
+        Some(Self { head, registers, bytes: stack.bytes, before, after })
+    }
+
+    /// Appends the sample with at most the first `most` bytes of the copy, in the byte order of
+    /// this machine. It has no room for more than these, rounded up to words, at least one.
+    pub fn encode(&self, header: RecordHeader, most: usize, into: &mut Vec<u8>) {
+        let Self { before, bytes, after, .. } = self;
+        let bytes = bytes.get(..most).unwrap_or(bytes);
+        let room = bytes.len().next_multiple_of(8).max(8);
+        let body = before.len() + 8 + room + 8 + after.len();
+        // It isn't longer than the sample that it is from, whose room is a multiple of words.
+        let Ok(header) = RecordHeader::new(header.kind, header.misc, body) else { return };
+        into.extend(header.encode());
+        into.extend_from_slice(before);
+        into.extend((room as u64).to_ne_bytes());
+        into.extend_from_slice(bytes);
+        into.resize(into.len() + room - bytes.len(), 0);
+        into.extend((bytes.len() as u64).to_ne_bytes());
         into.extend_from_slice(after);
     }
 }

@@ -56,8 +56,8 @@ use record_sink::SinkWriter;
 pub use record_sink::{RecordSink, SinkClosed};
 use series::FileSeries;
 pub use stats::{OutputStats, Path};
-pub use unwinding::StackUnwinder;
 use unwinding::UnwindingWriter;
+pub use unwinding::{StackTrimmer, StackUnwinder};
 
 /// The end of a file.
 #[derive(Clone, Copy, Debug)]

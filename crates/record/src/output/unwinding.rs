@@ -2,8 +2,11 @@
 //! then holds call chains, and no copies.
 //!
 //! ```text
-//! readers -- append --> queue --> thread: a round's records, unwound --> the output behind
+//! readers -- trim, append --> queue --> thread: a round's records, unwound --> the output behind
 //! ```
+//! Before samples are queued, the part of their copies that holds no stack is left out: the kernel
+//! takes the room for the largest copy in the ring, however shallow the stack is.
+//!
 //! The thread gathers the records of a round, because a mapping may be in another ring than the
 //! samples in it. If it falls behind, it leaves the user part of the chains as the kernel recorded
 //! it, which takes as long as copying the records. When the queue is full, appending waits; then
@@ -30,11 +33,30 @@ const ROUND_BYTES: usize = 16 << 20;
 /// Bytes in the queue from which on the thread no longer unwinds.
 const BEHIND_BYTES: usize = 32 << 20;
 
+/// Memory of an earlier job that is kept for another one, in bytes.
+const SPARE_BYTES: usize = 4 << 20;
+
 /// Bytes in the queue at which appending waits.
 const CAPACITY: usize = 64 << 20;
 
+/// Bytes in the queue from which on the thread is woken before the end of a round.
+const WAKE_BYTES: usize = 1 << 20;
+
+/// Leaves out of records what unwinding doesn't need, before they are queued.
+pub trait StackTrimmer: fmt::Debug + Send {
+    /// Learns the events as the kernel samples them, as [`StackUnwinder::describe`].
+    fn describe(&mut self, description: &Description);
+
+    /// Appends whole records to `into`, which are the pieces together. A piece may end within a
+    /// record.
+    fn trim(&mut self, pieces: &[&[u8]], into: &mut Vec<u8>);
+}
+
 /// Unwinds the copied stacks of samples while they are recorded.
 pub trait StackUnwinder: fmt::Debug + Send {
+    /// Returns the trimmer of the records that this unwinder gets.
+    fn trimmer(&self) -> Box<dyn StackTrimmer>;
+
     /// Learns the events as the kernel samples them: at the beginning, in each further file, and
     /// when counters are opened later.
     fn describe(&mut self, description: &Description);
@@ -109,8 +131,12 @@ struct UnwindingStage {
 }
 
 impl UnwindingStage {
-    fn append(&mut self, records: &[u8], is_behind: bool) -> Result<()> {
-        self.held.extend_from_slice(records);
+    /// Takes the records, and leaves memory for others in their place.
+    fn append(&mut self, records: &mut Vec<u8>, is_behind: bool) -> Result<()> {
+        match self.held.is_empty() {
+            true => std::mem::swap(&mut self.held, records),
+            false => self.held.extend_from_slice(records),
+        }
         if self.held.ends_with(&FINISHED_ROUND) || self.held.len() >= ROUND_BYTES || is_behind {
             self.pass_on(is_behind)?;
         }
@@ -153,6 +179,7 @@ pub(super) struct UnwindingWriter {
     shared: Arc<SharedState>,
     tids: Vec<i32>,
     is_discarding: bool,
+    trimmer: Box<dyn StackTrimmer>,
     thread: Option<JoinHandle<()>>,
     /// Receives the stage when the thread ends.
     back: mpsc::Receiver<UnwindingStage>,
@@ -175,6 +202,7 @@ impl UnwindingWriter {
         let of_thread = Arc::clone(&shared);
         let (give_back, back) = mpsc::sync_channel(1);
         let is_discarding = output.is_discarding();
+        let trimmer = unwinder.trimmer();
         let stage = UnwindingStage { output, unwinder, held: Vec::new(), unwound: Vec::new() };
         let (thread, tid) = spawn("tare-unwind", move || {
             // The receiver is gone if the recording was dropped unfinished.
@@ -183,7 +211,7 @@ impl UnwindingWriter {
         let ends = EndGuard(Arc::clone(&shared));
         let tids = vec![tid];
         let thread = Some(thread);
-        let mut writer = Self { shared, tids, is_discarding, thread, back, ends };
+        let mut writer = Self { shared, tids, is_discarding, trimmer, thread, back, ends };
         writer.learn_threads()?;
         Ok(writer)
     }
@@ -215,6 +243,12 @@ impl UnwindingWriter {
     }
 }
 
+/// Records that the stage has taken out of the queue, and memory for others.
+struct TakenRecords {
+    bytes: usize,
+    memory: Vec<u8>,
+}
+
 /// Body of the thread: runs the jobs in order, until the queue ends.
 fn work(shared: &SharedState, mut stage: UnwindingStage) -> UnwindingStage {
     let mut state = shared.lock();
@@ -233,9 +267,10 @@ fn work(shared: &SharedState, mut stage: UnwindingStage) -> UnwindingStage {
         let mut reply = None;
         let mut stats = None;
         let result = match job {
-            Job::Append(records) => {
-                let result = stage.append(&records, is_behind);
-                done = Some(records);
+            Job::Append(mut records) => {
+                let bytes = records.len();
+                let result = stage.append(&mut records, is_behind);
+                done = Some(TakenRecords { bytes, memory: records });
                 result
             }
             Job::Flush => {
@@ -257,12 +292,12 @@ fn work(shared: &SharedState, mut stage: UnwindingStage) -> UnwindingStage {
         state.failed = state.failed.take().or(result.err());
         // The caller finds the progress of its call.
         reply.into_iter().for_each(|reply| reply());
-        if let Some(mut records) = done {
-            state.bytes -= records.len();
+        if let Some(TakenRecords { bytes, mut memory }) = done {
+            state.bytes -= bytes;
             shared.has_room.notify_all();
-            records.clear();
-            if state.spare.len() < 2 {
-                state.spare.push(records);
+            memory.clear();
+            if state.spare.len() < 2 && memory.capacity() <= SPARE_BYTES {
+                state.spare.push(memory);
             }
         }
     }
@@ -283,6 +318,7 @@ impl RecordWriter for UnwindingWriter {
     }
 
     fn begin(&mut self, description: &Description) -> Result<()> {
+        self.trimmer.describe(description);
         let description = description.clone();
         self.call(move |stage| {
             stage.unwinder.describe(&description);
@@ -290,25 +326,27 @@ impl RecordWriter for UnwindingWriter {
         })
     }
 
-    /// Copies records into the queue, and waits for room.
+    /// Copies what unwinding needs of the records into the queue, and waits for room. The thread is
+    /// woken at the end of a round.
     fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        let bytes: usize = records.iter().map(|piece| piece.len()).sum();
+        // The thread may take other jobs meanwhile; only this one appends.
+        let mut copy = self.shared.lock().spare.pop().unwrap_or_default();
+        self.trimmer.trim(records, &mut copy);
         let mut state = self.shared.lock();
-        while state.bytes > 0 && state.bytes + bytes > CAPACITY {
-            state.calls += 1;
+        while state.bytes > 0 && state.bytes + copy.len() > CAPACITY {
+            state.calls += 2;
+            self.shared.has_work.notify_one();
             state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let mut copy = state.spare.pop().unwrap_or_default();
-        // The thread may take other jobs meanwhile; only this one appends.
-        drop(state);
-        records.iter().for_each(|piece| copy.extend_from_slice(piece));
-        let mut state = self.shared.lock();
-        state.bytes += bytes;
+        state.bytes += copy.len();
+        let wakes = copy.ends_with(&FINISHED_ROUND) || state.bytes >= WAKE_BYTES;
         state.jobs.push_back(Job::Append(copy));
-        state.calls += 1;
+        state.calls += u64::from(wakes);
         let failed = state.failed.clone();
         drop(state);
-        self.shared.has_work.notify_one();
+        if wakes {
+            self.shared.has_work.notify_one();
+        }
         failed.map_or(Ok(()), Err)
     }
 
@@ -352,6 +390,7 @@ impl RecordWriter for UnwindingWriter {
         beginning: &Description,
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
+        self.trimmer.describe(beginning);
         let mut closing = OwnedClosing::new(closing);
         let beginning = beginning.clone();
         let records = records.concat();
@@ -365,6 +404,7 @@ impl RecordWriter for UnwindingWriter {
     }
 
     fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        self.trimmer.describe(description);
         let description = description.clone();
         let ids = ids.to_vec();
         self.call(move |stage| {
@@ -433,7 +473,25 @@ mod tests {
         counts: UnwoundChains,
     }
 
+    /// Leaves out records of type 8.
+    #[derive(Debug)]
+    struct Leaving;
+
+    impl StackTrimmer for Leaving {
+        fn describe(&mut self, _: &Description) {}
+
+        fn trim(&mut self, pieces: &[&[u8]], into: &mut Vec<u8>) {
+            let records = pieces.concat();
+            let left = records.chunks(8).filter(|record| record[0] != 8);
+            left.for_each(|record| into.extend_from_slice(record));
+        }
+    }
+
     impl StackUnwinder for Doubling {
+        fn trimmer(&self) -> Box<dyn StackTrimmer> {
+            Box::new(Leaving)
+        }
+
         fn describe(&mut self, _: &Description) {}
 
         fn unwind(&mut self, records: &[u8], is_behind: bool, into: &mut Vec<u8>) {
@@ -534,10 +592,40 @@ mod tests {
                 held: Vec::new(),
                 unwound: Vec::new(),
             };
-            stage.append(&record(1), true).unwrap();
+            stage.append(&mut record(1).to_vec(), true).unwrap();
             assert_eq!(batches.lock().unwrap().concat(), record(1));
             assert_eq!(stage.unwinder.counts().behind, 1);
         });
+    }
+
+    #[test]
+    fn records_are_trimmed_before_they_are_queued() {
+        in_orders(|| {
+            let (mut output, batches) = doubling();
+            output.begin(&Description::default()).unwrap();
+            let left_out = [8, 0, 0, 0, 0, 0, 8, 0];
+            output.append(&[&left_out[..5], &left_out[5..], &record(1)]).unwrap();
+            drop(output.finish(&Closing { description: &Description::default(), records: &[] }));
+            assert_eq!(batches.lock().unwrap().concat(), [record(1), record(1)].concat());
+        });
+    }
+
+    // Built for many orders of the threads, it would take minutes.
+    #[cfg(not(shuttle))]
+    #[test]
+    fn a_full_queue_loses_no_record() {
+        let (mut output, batches) = doubling();
+        output.begin(&Description::default()).unwrap();
+        // Each is larger than half the queue, so the second waits for the first.
+        let large = record(1).repeat(CAPACITY / 12);
+        output.append(&[&large]).unwrap();
+        output.append(&[&large]).unwrap();
+        let stats = output.finish(&Closing { description: &Description::default(), records: &[] });
+        let counts = stats.unwound.unwrap();
+        let written = batches.lock().unwrap().iter().map(Vec::len).sum::<usize>() as u64 / 8;
+        let appended = 2 * large.len() as u64 / 8;
+        assert_eq!(counts.whole + counts.behind, appended);
+        assert_eq!(written, 2 * counts.whole + counts.behind);
     }
 
     #[test]

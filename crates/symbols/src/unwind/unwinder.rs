@@ -68,6 +68,7 @@ pub struct UnwindCache {
     context: Context,
     /// Memory for the frames of one stack.
     frames: Vec<UnwoundFrame>,
+    stack_base: Option<u64>,
 }
 
 impl fmt::Debug for UnwindCache {
@@ -138,6 +139,13 @@ impl RecentRows {
 }
 
 impl UnwindCache {
+    /// Returns the stack pointer of the outermost frame that the last stack was unwound to, if it
+    /// was whole in the copy. Unwinding needed no memory above it, except a word or two.
+    #[must_use]
+    pub fn stack_base(&self) -> Option<u64> {
+        self.stack_base
+    }
+
     fn insert(&mut self, row: UnwindRow) -> u32 {
         if let Some(index) = self.by_row.get(&row) {
             return *index;
@@ -256,6 +264,8 @@ impl Unwinder {
             callee_frame_pointer: None,
         };
         let end = walk.run(frames);
+        let base = walk.frame.get(arch.stack_pointer);
+        walk.cache.stack_base = base.filter(|_| end == UnwindOutcome::Whole);
         if end == UnwindOutcome::Whole || stack.frame_pointers.is_empty() {
             return (end, 0);
         }

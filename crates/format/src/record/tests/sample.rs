@@ -103,6 +103,30 @@ fn a_sample_is_written_again_without_its_copied_stack() {
 }
 
 #[test]
+fn a_sample_is_written_again_with_less_of_its_stack() {
+    let body = full_sample(Body(Vec::new(), Endian::NATIVE));
+    let record = body.record(PERF_RECORD_SAMPLE, 5);
+    let whole = Sample::decode(&record, &everything()).unwrap();
+    let copy = StackCopy::find(&record, &everything()).unwrap();
+    let copied = whole.stack_user.unwrap().bytes;
+    assert_eq!((copy.head, copy.registers, copy.bytes), (whole.head, whole.regs_user, copied));
+    for most in [0, 3, copied.len(), usize::MAX] {
+        let header = RecordHeader::new(PERF_RECORD_SAMPLE, 5, record.body.len()).unwrap();
+        let mut bytes = Vec::new();
+        copy.encode(header, most, &mut bytes);
+        let written = RawRecord::first(&bytes, Endian::NATIVE).unwrap();
+        assert_eq!((written.size(), written.misc), (bytes.len(), 5));
+        let again = Sample::decode(&written, &everything()).unwrap();
+        let left = &copied[..most.min(copied.len())];
+        let room = left.len().next_multiple_of(8).max(8) as u64;
+        assert_eq!(again.stack_user, Some(UserStack { bytes: left, room }));
+        assert_eq!(again, Sample { stack_user: again.stack_user, ..whole });
+    }
+    let without = Layout { sample_type: u64::from(PERF_SAMPLE_IP), ..Layout::default() };
+    assert_eq!(StackCopy::find(&record, &without), None);
+}
+
+#[test]
 fn a_call_chain_is_cut_at_the_longest_record() {
     let layout = Layout {
         sample_type: u64::from(PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_STACK_USER),

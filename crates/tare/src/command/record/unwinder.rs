@@ -4,7 +4,7 @@ use tare_format::abi::Flags;
 use tare_format::file::writer::Description;
 use tare_format::ledger::UnwoundChains;
 use tare_record::options::Sampling;
-use tare_record::output::StackUnwinder;
+use tare_record::output::{StackTrimmer, StackUnwinder};
 use tare_record::plan::RecordPlan;
 use tare_replay::{LiveUnwinder, UnwoundEvent};
 use tare_symbols::SymbolOptions;
@@ -31,7 +31,28 @@ impl RecorderUnwinder {
     }
 }
 
+/// Shortens copied stacks before they are queued.
+#[derive(Debug)]
+struct RecorderTrimmer(tare_replay::StackTrimmer);
+
+impl StackTrimmer for RecorderTrimmer {
+    fn describe(&mut self, description: &Description) {
+        // As in `RecorderUnwinder::describe`.
+        if let Ok(stream) = description.stream_beginning() {
+            let _ = self.0.describe(&stream);
+        }
+    }
+
+    fn trim(&mut self, pieces: &[&[u8]], into: &mut Vec<u8>) {
+        self.0.trim(pieces, into);
+    }
+}
+
 impl StackUnwinder for RecorderUnwinder {
+    fn trimmer(&self) -> Box<dyn StackTrimmer> {
+        Box::new(RecorderTrimmer(self.unwinder.trimmer()))
+    }
+
     fn describe(&mut self, description: &Description) {
         // A stream that the output can't begin either is reported by the output.
         if let Ok(stream) = description.stream_beginning() {
