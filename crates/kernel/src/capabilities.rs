@@ -21,6 +21,12 @@ const WHILE_MEASURING: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_NICE);
 
+/// The capabilities to open the binaries of other users and of containers, through `/proc/PID/root`
+/// and `map_files` too.
+const TO_READ_FILES: CapabilitySet = CapabilitySet::SYS_PTRACE
+    .union(CapabilitySet::CHECKPOINT_RESTORE)
+    .union(CapabilitySet::DAC_READ_SEARCH);
+
 /// Capabilities that were part of `CAP_SYS_ADMIN` before Linux 5.9.
 const SPLIT_OFF: CapabilitySet =
     CapabilitySet::PERFMON.union(CapabilitySet::BPF).union(CapabilitySet::CHECKPOINT_RESTORE);
@@ -58,6 +64,15 @@ pub fn keep_while_measuring(more: CapabilitySet) -> Result<(), Errno> {
 /// As [`keep_while_measuring`].
 pub fn keep_none() -> Result<(), Errno> {
     keep(capabilities(None)?, CapabilitySet::empty())
+}
+
+/// Gives up all capabilities of the calling thread, except those to open files for reading: it
+/// reads the binaries of other processes.
+///
+/// # Errors
+/// As [`keep_while_measuring`].
+pub fn keep_to_read_files() -> Result<(), Errno> {
+    keep(capabilities(None)?, TO_READ_FILES)
 }
 
 fn keep(now: CapabilitySets, kept: CapabilitySet) -> Result<(), Errno> {
@@ -100,6 +115,8 @@ mod tests {
             before.permitted.contains(CapabilitySet::FOWNER)
         );
         assert!(in_a_thread(keep_none).permitted.is_empty());
+        let to_read = in_a_thread(keep_to_read_files).permitted;
+        assert_eq!(to_read, before.permitted & TO_READ_FILES);
         assert_eq!(capabilities(None).unwrap(), before);
     }
 }

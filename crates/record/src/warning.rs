@@ -40,6 +40,8 @@ pub enum Warning {
         bytes: u64,
         /// The intended size, in bytes.
         wanted_bytes: u64,
+        /// Bytes of the largest copy of a stack to unwind that fits, if it is smaller than usual.
+        copied_bytes: Option<u32>,
         /// The limit that kept them small.
         limit: RingLimit,
     },

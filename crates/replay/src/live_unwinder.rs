@@ -23,7 +23,7 @@ use tare_format::record::{
     Layout, RawRecord, Record, RecordHeader, Records, Sample, SampleHead, StackParts, kind,
 };
 use tare_profile::EndReasonCount;
-use tare_symbols::{SymbolOptions, UnwindCache, Unwinder, UnwoundFrame};
+use tare_symbols::{DsoRenumbering, SymbolOptions, UnwindCache, Unwinder, UnwoundFrame};
 
 use crate::copied_stack::{CopiedStack, StackFrames};
 use crate::live::read_beginning;
@@ -33,8 +33,14 @@ use crate::off_cpu::is_off_cpu;
 use crate::stack_trimmer::{SharedBases, StackTrimmer};
 use crate::unwinding::UnwindStats;
 
-/// Bytes of unwinding tables above which all are dropped.
-const TABLE_BYTES: usize = 32 << 20;
+/// Bytes of unwinding tables above which those used least recently are dropped.
+const TABLE_BYTES: usize = 40 << 20;
+
+/// Bytes of unwinding tables that stay then.
+const KEPT_TABLE_BYTES: usize = 30 << 20;
+
+/// Limit of addresses for which it is known how to unwind them: some 8 MiB.
+const ADDRESSES: usize = 1 << 17;
 
 /// Time for which an ended process is remembered, in nanoseconds of the recording's clock: records
 /// of its last moments may come in a later round.
@@ -72,20 +78,28 @@ pub struct LiveUnwinder {
 /// The unwinder with what it has read.
 #[derive(Debug)]
 struct UnwindTables {
-    options: SymbolOptions,
     unwinder: Unwinder,
     cache: UnwindCache,
 }
 
 impl UnwindTables {
     fn new(options: SymbolOptions) -> Self {
-        let unwinder = Unwinder::new(options.clone());
-        Self { options, unwinder, cache: UnwindCache::default() }
+        Self { unwinder: Unwinder::new(options), cache: UnwindCache::default() }
     }
 
-    /// Drops all tables. Those that are still needed are read again.
-    fn drop_all(&mut self) {
-        *self = Self::new(self.options.clone());
+    /// Changes the numbers of DSOs.
+    fn renumber(&mut self, now: &DsoRenumbering) {
+        self.unwinder.renumber(now);
+        self.cache = UnwindCache::default();
+    }
+
+    /// Drops the tables that were used least recently, if all take much memory. Known addresses
+    /// don't need them.
+    fn bound(&mut self) {
+        if self.unwinder.bytes() > TABLE_BYTES {
+            self.unwinder.drop_unused(KEPT_TABLE_BYTES);
+        }
+        self.cache.begin_round(ADDRESSES);
     }
 }
 
@@ -392,11 +406,10 @@ impl LiveUnwinder {
     /// Forgets ended processes, and files and tables that nothing uses.
     fn forget_before(&mut self, time_ns: u64) {
         self.machine.forget_ended_before(time_ns);
-        let is_large = self.tables.unwinder.bytes() > TABLE_BYTES;
-        if self.machine.forget_dsos(std::iter::empty(), is_large).is_some() {
-            // The tables are cached by DSO id, and the ids changed.
-            self.tables.drop_all();
+        if let Some(now) = self.machine.forget_dsos(std::iter::empty(), false) {
+            self.tables.renumber(&now);
         }
+        self.tables.bound();
     }
 
     /// Starts counting stacks anew.

@@ -41,6 +41,12 @@ impl<T> OnceVec<T> {
         chunk[at].get_or_init(make)
     }
 
+    /// Removes a value. The next call for its index makes it again.
+    pub(crate) fn take(&mut self, index: u32) -> Option<T> {
+        let (chunk, at) = position(index);
+        self.chunks[chunk].get_mut()?[at].take()
+    }
+
     /// Iterates over the values made so far, with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let first = |chunk: usize| FIRST * ((1 << chunk) - 1);

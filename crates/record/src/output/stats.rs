@@ -68,6 +68,8 @@ pub struct OutputStats {
     pub window_waits: u64,
     /// How the stacks ended that were unwound while recording; `None` if none were to be.
     pub unwound: Option<UnwoundChains>,
+    /// Bytes of records that wait to be unwound, or are being unwound.
+    pub unwinding_bytes: usize,
     /// Why the recording ended early.
     pub stopped: Option<OutputError>,
     /// Whether the end of the file could not be written: readers then see the file of a killed

@@ -20,11 +20,12 @@ use std::sync::{Arc, PoisonError};
 use rustix::io::Errno;
 use tare_format::file::writer::{Description, FINISHED_ROUND};
 use tare_format::ledger::UnwoundChains;
+use tare_kernel::capabilities::keep_to_read_files;
 
 use super::disk::CutFile;
 use super::hand_over::thread::JoinHandle;
 use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
-use super::window_thread::spawn;
+use super::window_thread::spawn_with;
 use super::{Closing, OutputError, OutputStats, OwnedClosing, RecordWriter, Result};
 
 /// Bytes of records after which the thread doesn't wait for the end of their round.
@@ -204,7 +205,7 @@ impl UnwindingWriter {
         let is_discarding = output.is_discarding();
         let trimmer = unwinder.trimmer();
         let stage = UnwindingStage { output, unwinder, held: Vec::new(), unwound: Vec::new() };
-        let (thread, tid) = spawn("tare-unwind", move || {
+        let (thread, tid) = spawn_with("tare-unwind", keep_to_read_files, move || {
             // The receiver is gone if the recording was dropped unfinished.
             let _ = give_back.send(work(&of_thread, stage));
         })?;
@@ -455,7 +456,8 @@ impl RecordWriter for UnwindingWriter {
 
 /// Adds the queue's figures.
 fn with_queue(state: &QueueState, stats: OutputStats) -> OutputStats {
-    OutputStats { system_calls: stats.system_calls + state.calls, ..stats }
+    let system_calls = stats.system_calls + state.calls;
+    OutputStats { system_calls, unwinding_bytes: state.bytes, ..stats }
 }
 
 #[cfg(test)]
@@ -636,6 +638,10 @@ mod tests {
             output.append(&[&record(1)]).unwrap();
             output.reserve(0).unwrap();
             assert_eq!(output.so_far().unwound.map(|unwound| unwound.whole), Some(1));
+            assert_eq!(output.so_far().unwinding_bytes, 0);
+            // Without the end of its round it may wait, or be in the thread's hands.
+            output.append(&[&record(1)]).unwrap();
+            assert!(output.so_far().unwinding_bytes <= 8);
             assert!(output.threads().len() == 1 && output.written() > 0);
         });
     }

@@ -105,11 +105,20 @@ pub(super) fn spawn(
     name: &str,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<(JoinHandle<()>, i32)> {
+    spawn_with(name, keep_none, work)
+}
+
+/// Starts a thread like [`spawn`], which gives up capabilities by `give_up`.
+pub(super) fn spawn_with(
+    name: &str,
+    give_up: fn() -> std::result::Result<(), Errno>,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<(JoinHandle<()>, i32)> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
         // The thread opens no events. If a seccomp filter refuses the call, it keeps its
         // capabilities.
-        let _ = keep_none();
+        let _ = give_up();
         let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
         work();
     };

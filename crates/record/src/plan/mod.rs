@@ -166,6 +166,14 @@ fn is_probe(event: &Event) -> bool {
 }
 
 impl RecordPlan {
+    /// Returns the bytes of the smallest copy of a stack that is unwound while recording, if limited
+    /// memory for rings makes it smaller than the largest possible one.
+    pub(crate) fn small_copy(&self) -> Option<u32> {
+        let copies = self.unwound.iter().filter_map(|event| self.events.get(*event));
+        let copies = copies.map(|planned| planned.attr.sample_stack_user);
+        copies.min().filter(|bytes| *bytes < copies::LARGEST_COPY)
+    }
+
     /// Plans the options on this machine.
     ///
     /// # Errors

@@ -35,6 +35,8 @@ pub(super) struct Observation {
     pub(super) recorder: Duration,
     /// Number of times that the kernel throttled an event.
     pub(super) throttled: u64,
+    /// Whether unwinding doesn't keep up: the recorder would soon leave call chains as they are.
+    pub(super) is_behind: bool,
     /// Cost of the samples.
     pub(super) samples: SamplesCost,
 }
@@ -182,8 +184,9 @@ impl Controller {
         self.observations_here = self.observations_here.saturating_add(looks.max(1));
         let left = MARGIN * self.budget - self.recorder.mean();
         let slowest = self.costs.len().saturating_sub(1);
-        // If the kernel throttles, this step is too fast, whatever was predicted.
-        let needed = if seen.throttled > 0 {
+        // If the kernel throttles, or unwinding doesn't keep up, this step is too fast, whatever was
+        // predicted.
+        let needed = if seen.throttled > 0 || seen.is_behind {
             self.fastest_within(left).max((self.step + 1).min(slowest))
         } else {
             self.fastest_within(left)
@@ -238,6 +241,7 @@ mod tests {
             enabled: Duration::from_millis(ms),
             recorder: Duration::ZERO,
             throttled: 0,
+            is_behind: false,
             samples: SamplesCost::default(),
         }
     }
@@ -321,6 +325,18 @@ mod tests {
     fn samples_that_are_too_expensive_are_the_cause_of_a_slow_rate() {
         let controller = Controller::new(0.001, costs_of_top(), 2);
         assert_eq!((controller.step(), controller.slow_cause()), (6, Some(SlowRateCause::Samples)));
+    }
+
+    #[test]
+    fn unwinding_that_does_not_keep_up_lowers_the_rate() {
+        let mut controller = Controller::new(0.02, costs(), 2);
+        assert_eq!(controller.step(), 0);
+        let behind = Observation { is_behind: true, ..observation_of(250) };
+        assert!(controller.observe(behind) && controller.observe(behind));
+        assert_eq!(
+            (controller.step(), controller.slow_cause()),
+            (2, Some(SlowRateCause::Recorder))
+        );
     }
 
     #[test]

@@ -18,6 +18,10 @@ use crate::options::Budget;
 use crate::plan::PlannedEvent;
 use crate::session::RecordSession;
 
+/// Bytes that wait to be unwound from which on the rate falls: a quarter of those from which on call
+/// chains stay as they are.
+const LATE_BYTES: usize = 8 << 20;
+
 /// A budget, and the measurements for it.
 #[derive(Debug)]
 pub(super) struct RateControl {
@@ -136,6 +140,8 @@ impl Recording {
             enabled: recorded.saturating_sub(control.recorded),
             recorder: Duration::from_nanos(recorder_ns.saturating_sub(control.recorder_ns)),
             throttled: throttled.saturating_sub(control.throttled),
+            is_behind: self.capture.shared.with_output(|output| output.so_far().unwinding_bytes)
+                >= LATE_BYTES,
             samples: control.samples(self.capture.shared.samples(), self.session.sample_costs()),
         };
         let is_start_up = recorded < control.start_up;

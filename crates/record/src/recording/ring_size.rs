@@ -85,8 +85,14 @@ pub(super) fn bytes(wanted: u64, rings: usize, host: &Host) -> usize {
     }
 }
 
-/// Returns a warning if ring buffers are smaller than intended. `tried` is the result of [`bytes`].
-pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Option<Warning> {
+/// Returns a warning if ring buffers are smaller than intended. `tried` is the result of [`bytes`],
+/// `copied_bytes` that of [`crate::plan::RecordPlan::small_copy`].
+pub(super) fn warning(
+    wanted_bytes: u64,
+    tried: usize,
+    smallest: usize,
+    copied_bytes: Option<u32>,
+) -> Option<Warning> {
     let bytes = smallest as u64;
     // `tried` bytes may be locked. If mapping fell back all the same and the address space is
     // limited, that limit is the reason.
@@ -95,7 +101,8 @@ pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Optio
     } else {
         RingLimit::LockedMemory
     };
-    (bytes < wanted_bytes).then_some(Warning::SmallRings { bytes, wanted_bytes, limit })
+    let small = Warning::SmallRings { bytes, wanted_bytes, copied_bytes, limit };
+    (bytes < wanted_bytes).then_some(small)
 }
 
 /// Returns the default number of threads that read rings, including the main one.
@@ -109,12 +116,13 @@ mod tests {
 
     #[test]
     fn smaller_rings_give_a_warning() {
-        assert_eq!(warning(4096, 4096, 4096), None);
+        assert_eq!(warning(4096, 4096, 4096, None), None);
         assert_eq!(
-            warning(8 << 20, 65536, 65536),
+            warning(8 << 20, 65536, 65536, Some(4096)),
             Some(Warning::SmallRings {
                 bytes: 65536,
                 wanted_bytes: 8 << 20,
+                copied_bytes: Some(4096),
                 limit: RingLimit::LockedMemory
             })
         );

@@ -71,7 +71,8 @@ impl Recording {
         let tried = ring_size::bytes(wanted_bytes, events.number_of_rings(), host);
         let mut rings = events.rings(tried)?;
         let hotplug = Hotplug::start(&session, &events, filters, tried);
-        let small = ring_size::warning(wanted_bytes, tried, rings.smallest());
+        let small =
+            ring_size::warning(wanted_bytes, tried, rings.smallest(), session.plan.small_copy());
         let step_back = off_cpu.as_ref().and_then(|off_cpu| off_cpu.step_back.as_ref());
         let step_back = step_back.map(|step_back| Warning::StepBack(step_back.to_string()));
         rings.consumed.extend(calls.as_ref().map_or(Ok(Vec::new()), system_calls::rings)?);

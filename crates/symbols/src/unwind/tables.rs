@@ -43,6 +43,13 @@ impl Default for Context {
     }
 }
 
+impl Context {
+    /// Renews the limit on work.
+    pub(super) fn renew(&mut self) {
+        self.left = limits::UNWIND_WORK;
+    }
+}
+
 /// Result of looking up an address.
 #[derive(Debug)]
 pub(super) enum RowLookup {
@@ -83,6 +90,13 @@ impl UnwindTables {
         [&arch::X86_64, &arch::X86, &arch::AARCH64]
             .into_iter()
             .find(|arch| arch.machine == self.frames.machine)
+    }
+
+    /// Bytes of the tables and of their indices.
+    pub(super) fn bytes(&self) -> u64 {
+        let entries =
+            self.eh_frame_index.as_ref().map_or(0, Vec::len) + self.debug_frame_index.len();
+        self.frames.bytes() + (entries * size_of::<(u64, usize)>()) as u64
     }
 
     pub(super) fn segments(&self) -> &Segments {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::address_space::{AddressSpace, Mapping};
-use crate::dso::{Dso, DsoId, DsoKind, DsoTable};
+use crate::dso::{Dso, DsoAddress, DsoId, DsoKind, DsoTable};
 use crate::search::SymbolOptions;
 
 const JIT: DsoKind = DsoKind::PerfMap { pid: 1 };
@@ -285,4 +285,40 @@ fn removes_signatures_of_return_addresses_on_aarch64() {
     let stack = [START + 32, 0x00f3_0000_0000_2001, 0, 0, 0, 0x3001];
     let (end, _, addresses) = process.unwind(&registers, &stack, &[]);
     assert_eq!((end, addresses), (UnwindOutcome::Whole, vec![0x1000, 0x2000, 0x3000]));
+}
+
+#[test]
+fn the_least_recently_used_tables_are_dropped_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut dsos = DsoTable::default();
+    let [first, second] = ["first", "second"].map(|name| {
+        let path = folder.path().join(name);
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &path).unwrap();
+        let name = path.into_os_string().into_encoded_bytes();
+        dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).unwrap()
+    });
+    let mut unwinder = Unwinder::new(SymbolOptions::default());
+    // Looking up any address loads the tables.
+    let load = |unwinder: &Unwinder, dso| {
+        let at = DsoAddress { dso, address: 0 };
+        unwinder.keeps_frame_pointer(&mut UnwindCache::default(), &dsos, at);
+        unwinder.bytes()
+    };
+    let one = load(&unwinder, first);
+    assert!(one > 0);
+    assert_eq!([load(&unwinder, second), load(&unwinder, first)], [2 * one; 2]);
+    unwinder.drop_unused(2 * one);
+    assert_eq!(unwinder.bytes(), 2 * one, "nothing is dropped below the limit");
+    unwinder.drop_unused(2 * one - 1);
+    assert_eq!(unwinder.bytes(), one);
+    assert_eq!(load(&unwinder, first), one, "the second one was dropped");
+    assert_eq!(load(&unwinder, second), 2 * one);
+    let renumbering = dsos.clone().retain(|dso| dso == second);
+    unwinder.renumber(&renumbering);
+    assert_eq!(unwinder.bytes(), one);
+    let mut left = dsos.clone();
+    let now = left.retain(|dso| dso == second).get(second).unwrap();
+    let at = DsoAddress { dso: now, address: 0 };
+    unwinder.keeps_frame_pointer(&mut UnwindCache::default(), &left, at);
+    assert_eq!(unwinder.bytes(), one, "the tables have the new number");
 }

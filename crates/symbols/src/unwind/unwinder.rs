@@ -15,7 +15,7 @@ use super::splice::LastFrame;
 use super::tables::{Context, RowLookup, UnwindTables};
 use super::{CallChain, Registers, Stack, UnwindOutcome, UnwoundFrame, splice};
 use crate::address_space::{AddressSpace, Mapping};
-use crate::dso::{DsoAddress, DsoId, DsoKind, DsoTable};
+use crate::dso::{DsoAddress, DsoId, DsoKind, DsoRenumbering, DsoTable};
 use crate::elf::FrameTables;
 use crate::limits;
 use crate::once_vec::OnceVec;
@@ -27,13 +27,24 @@ use crate::search::{self, SymbolOptions, find};
 /// number of threads, each with its own [`UnwindCache`].
 pub struct Unwinder {
     options: SymbolOptions,
-    by_dso: OnceVec<Result<Box<DsoTables>, UnwindOutcome>>,
+    by_dso: OnceVec<LoadedDso>,
     /// Bytes of all tables.
     bytes: AtomicU64,
+    /// Number of times that tables were used, other than through an [`UnwindCache`].
+    uses: AtomicU64,
+}
+
+/// What loading the tables of a DSO resulted in.
+struct LoadedDso {
+    tables: Result<Box<DsoTables>, UnwindOutcome>,
+    /// [`Unwinder::uses`] when they were last used.
+    used: AtomicU64,
 }
 
 /// Unwind tables and code of a DSO.
 struct DsoTables {
+    /// Bytes of the tables.
+    bytes: u64,
     tables: UnwindTables,
     code: DsoBytes,
 }
@@ -156,6 +167,15 @@ impl UnwindCache {
         index
     }
 
+    /// Clears the methods if they are of more than this number of addresses, and renews the limit on
+    /// work: for an unwinder that runs as long as a recording.
+    pub fn begin_round(&mut self, addresses: usize) {
+        self.context.renew();
+        if self.by_address.len() > addresses || self.calls.len() > addresses {
+            *self = Self::default();
+        }
+    }
+
     /// Clears the cache if a hostile recording has made it too large.
     fn bound(&mut self) {
         if self.by_address.len() >= limits::UNWIND_ADDRESSES {
@@ -171,7 +191,7 @@ impl UnwindCache {
 }
 
 impl Unwinder {
-    /// Bytes of the unwind tables that were read so far, of all DSOs.
+    /// Bytes of the unwind tables in memory, of all DSOs.
     #[must_use]
     pub fn bytes(&self) -> usize {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
@@ -180,7 +200,47 @@ impl Unwinder {
     /// Creates an unwinder that has read nothing yet.
     #[must_use]
     pub fn new(options: SymbolOptions) -> Self {
-        Self { options, by_dso: OnceVec::default(), bytes: AtomicU64::new(0) }
+        let by_dso = OnceVec::default();
+        Self { options, by_dso, bytes: AtomicU64::new(0), uses: AtomicU64::new(0) }
+    }
+
+    /// Drops the tables that were used least recently until the others have at most `most` bytes.
+    /// They are read again when a new address needs them: a cache keeps the rows of addresses that
+    /// it knows.
+    pub fn drop_unused(&mut self, most: usize) {
+        if self.bytes() <= most {
+            return;
+        }
+        // ATOMICS: no other thread uses the unwinder meanwhile.
+        let used = |loaded: &LoadedDso| loaded.used.load(Ordering::Relaxed);
+        let loaded = self.by_dso.iter().filter(|(_, loaded)| loaded.tables.is_ok());
+        let mut loaded: Vec<_> = loaded.map(|(dso, loaded)| (used(loaded), dso)).collect();
+        loaded.sort_unstable();
+        for (_, dso) in loaded {
+            if self.bytes() <= most {
+                return;
+            }
+            self.drop_dso(dso);
+        }
+    }
+
+    fn drop_dso(&mut self, dso: u32) {
+        if let Some(Ok(tables)) = self.by_dso.take(dso).map(|loaded| loaded.tables) {
+            let bytes = self.bytes.get_mut();
+            *bytes = bytes.saturating_sub(tables.bytes);
+        }
+    }
+
+    /// Changes the numbers of DSOs, and drops the tables of those without a new one. DSOs without
+    /// tables are tried again. Caches become invalid.
+    pub fn renumber(&mut self, now: &DsoRenumbering) {
+        *self.bytes.get_mut() = 0;
+        for (before, loaded) in std::mem::take(&mut self.by_dso).into_values() {
+            if let (Some(after), Ok(tables)) = (now.number(before), &loaded.tables) {
+                *self.bytes.get_mut() += tables.bytes;
+                self.by_dso.get_or_init(after, || loaded);
+            }
+        }
     }
 
     /// Unwinds a stack: finds the call chain at the moment of its registers.
@@ -236,16 +296,11 @@ impl Unwinder {
         stack: &Stack<'_>,
         frames: &mut Vec<UnwoundFrame>,
     ) -> (UnwindOutcome, usize) {
-        let (arch, frame) = match stack.registers {
-            Registers::X86_64 { ip, general } => {
-                (&arch::X86_64, RegisterFrame::new(*ip, general, &arch::X86_64))
-            }
-            Registers::X86 { ip, general } => {
-                (&arch::X86, RegisterFrame::new(*ip, general, &arch::X86))
-            }
-            Registers::Aarch64 { pc, general } => {
-                (&arch::AARCH64, RegisterFrame::new(*pc, general, &arch::AARCH64))
-            }
+        let arch = arch_of(stack.registers);
+        let frame = match stack.registers {
+            Registers::X86_64 { ip, general } => RegisterFrame::new(*ip, general, arch),
+            Registers::X86 { ip, general } => RegisterFrame::new(*ip, general, arch),
+            Registers::Aarch64 { pc, general } => RegisterFrame::new(*pc, general, arch),
         };
         cache.bound();
         let memory = Memory {
@@ -306,7 +361,13 @@ impl Unwinder {
     }
 
     fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<Box<DsoTables>, UnwindOutcome> {
-        self.by_dso.get_or_init(dso.number(), || self.load(dsos, dso).map(Box::new))
+        let loaded = self.by_dso.get_or_init(dso.number(), || LoadedDso {
+            tables: self.load(dsos, dso).map(Box::new),
+            used: AtomicU64::new(0),
+        });
+        // ATOMICS: an approximate order; no other memory depends on it.
+        loaded.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        &loaded.tables
     }
 
     /// Reads the tables of a DSO from the recorded file.
@@ -330,8 +391,18 @@ impl Unwinder {
         if recorded.dso.build_id.zip(frames.build_id).is_some_and(is_other) {
             return Err(UnwindOutcome::NoBinary);
         }
-        self.bytes.fetch_add(frames.bytes(), Ordering::Relaxed);
-        Ok(DsoTables { tables: UnwindTables::new(frames), code })
+        let tables = UnwindTables::new(frames);
+        let bytes = tables.bytes();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(DsoTables { bytes, tables, code })
+    }
+}
+
+fn arch_of(registers: &Registers) -> &'static Arch {
+    match registers {
+        Registers::X86_64 { .. } => &arch::X86_64,
+        Registers::X86 { .. } => &arch::X86,
+        Registers::Aarch64 { .. } => &arch::AARCH64,
     }
 }
 
@@ -441,10 +512,11 @@ impl Walk<'_> {
     }
 
     fn step(&mut self, row: u32) -> Result<(), Stop> {
-        let Self { unwinder, cache, arch, memory, frame, .. } = self;
+        let Self { unwinder, cache, dsos, arch, memory, frame, .. } = self;
         let Some(row) = cache.rows.get(row as usize) else { return Err(Stop::Damaged) };
         frame.step(row, memory, arch, &|place| {
-            let loaded = unwinder.by_dso.get(place.dso)?.as_ref().ok()?;
+            // They may have been dropped since the row was read.
+            let loaded = unwinder.loaded(dsos, DsoId::from_index(place.dso)).as_ref().ok()?;
             loaded.tables.expression(place)
         })
     }

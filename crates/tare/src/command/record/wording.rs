@@ -57,15 +57,18 @@ pub(crate) fn warning(warning: &Warning) -> String {
                 "user space only: kernel.perf_event_paranoid is {level} (`sudo sysctl kernel.perf_event_paranoid=1` lets the kernel in)"
             )
         }
-        Warning::SmallRings { bytes, wanted_bytes, limit } => {
+        Warning::SmallRings { bytes, wanted_bytes, copied_bytes, limit } => {
             let remedy = match limit {
                 RingLimit::LockedMemory => {
                     "raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK"
                 }
                 RingLimit::AddressSpace => "raise 'ulimit -v'",
             };
+            let copies = copied_bytes.map_or_else(String::new, |bytes| {
+                format!(", and copies of {} KiB of each stack instead of 64", bytes >> 10)
+            });
             format!(
-                "rings of {} KiB a CPU instead of {}: {remedy} for larger ones, which lose less",
+                "rings of {} KiB a CPU instead of {}{copies}: {remedy} for larger ones, which lose less",
                 bytes >> 10,
                 wanted_bytes >> 10
             )
