@@ -1,5 +1,6 @@
 //! The list of benchmarks.
 
+mod bench_ab;
 mod diff;
 mod flame_page;
 mod follow;
@@ -82,6 +83,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "planted",
         about: "10 comparisons with a command that works 3% longer",
         run: versus::planted,
+    },
+    Benchmark {
+        name: "ab",
+        about: "10 more series of tare bench: equal commands, and 3% and 1% more work",
+        run: bench_ab::run,
     },
     Benchmark {
         name: "diff",

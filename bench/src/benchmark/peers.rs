@@ -27,6 +27,7 @@ const TARE_STAT: usize = 3;
 const HYPERFINE: usize = 4;
 const TARE_TRACE: usize = 5;
 const BPFTRACE: usize = 6;
+const TARE_BENCH: usize = 7;
 
 /// The file of `kernel.perf_event_paranoid`.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
@@ -75,6 +76,10 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             "true, bpftrace",
             ["bpftrace", "-q", "-o", "/dev/null", "-e", COUNT_CALLS, "-c", "/bin/true"],
         ),
+        Variant::new(
+            "100 x true, tare bench -N",
+            [&tare, "bench", "-N", "-r", RUNS, "--style", "none", "true"],
+        ),
     ];
     let rounds = rounds(&variants, setting.rounds.unwrap_or(20))?;
     Ok(Report::of_rounds(&variants, &rounds, findings(&rounds)))
@@ -104,6 +109,17 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
             0.5,
         ),
         finding("elapsed, loop, tare/samply", ratio(elapsed, [TARE_RECORD, SAMPLY]), 1.0),
+        finding("CPU, 100 x true, tare bench/hyperfine", ratio(cpu, [TARE_BENCH, HYPERFINE]), 1.0),
+        finding(
+            "elapsed, 100 x true, tare bench/hyperfine",
+            ratio(elapsed, [TARE_BENCH, HYPERFINE]),
+            1.0,
+        ),
+        finding(
+            "peak memory, 100 x true, tare bench/hyperfine",
+            ratio(|usage: &Usage| usage.peak_bytes, [TARE_BENCH, HYPERFINE]),
+            1.5,
+        ),
         finding("CPU, 100 x true, tare/hyperfine", ratio(cpu, [TARE_STAT, HYPERFINE]), 1.5),
         finding("elapsed, 100 x true, tare/hyperfine", ratio(elapsed, [TARE_STAT, HYPERFINE]), 1.5),
         finding(

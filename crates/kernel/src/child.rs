@@ -141,7 +141,7 @@ impl WaitingChild {
         let (ours, childs) = channel()?;
         let mut prepared = ExecPlan::new(command, signals, files, [&ours, &childs]);
         if is_lean {
-            prepared.lean = LeanExec::prepare(&command.program, &prepared.args);
+            prepared.lean = LeanExec::prepare(&command.program, &prepared.args, &command.variables);
         }
         let inside = cgroup.and_then(clone_into);
         let pid = match inside.map_or_else(fork, Ok)? {
@@ -376,6 +376,31 @@ struct ExecPlan {
     channel: [RawFd; 2],
     /// Keeps this process's memory out of the command's peak.
     lean: Option<LeanExec>,
+    /// The command's environment, if it isn't this process's.
+    environment: Option<Environment>,
+}
+
+/// A command's own environment.
+#[derive(Debug)]
+struct Environment {
+    /// The strings that `pointers` points to.
+    _strings: Vec<CString>,
+    /// Ends with a null pointer.
+    pointers: Vec<*const c_char>,
+}
+
+impl Environment {
+    /// This process's environment with these variables; `None` without any.
+    fn with(variables: &[CString]) -> Option<Self> {
+        if variables.is_empty() {
+            return None;
+        }
+        let strings = lean_exec::environment(variables);
+        let strings: Vec<CString> = strings.into_iter().map(CStr::to_owned).collect();
+        let null = std::iter::once(ptr::null());
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain(null).collect();
+        Some(Self { _strings: strings, pointers })
+    }
 }
 
 impl ExecPlan {
@@ -402,6 +427,7 @@ impl ExecPlan {
             files: *files,
             channel: [childs.as_raw_fd(), ours.as_raw_fd()],
             lean: None,
+            environment: Environment::with(&command.variables),
         }
     }
 }
@@ -490,9 +516,11 @@ fn run_child(prepared: &ExecPlan) -> ! {
         if let Some(lean) = &prepared.lean {
             lean.execute(channel);
         }
-        let mut errno = execve(&prepared.program, &prepared.argv, environ);
+        let environment =
+            prepared.environment.as_ref().map_or(environ, |own| own.pointers.as_ptr());
+        let mut errno = execve(&prepared.program, &prepared.argv, environment);
         if errno == libc::ENOEXEC {
-            errno = execve(c"/bin/sh", &prepared.shell_argv, environ);
+            errno = execve(c"/bin/sh", &prepared.shell_argv, environment);
         }
         let _ = rustix::io::write(channel, &errno.to_ne_bytes());
         libc::_exit(126)
@@ -627,6 +655,21 @@ mod tests {
         assert_eq!(run(&["/tmp"]).unwrap_err().status(), 126);
         assert_eq!(run(&[]).unwrap_err().status(), 127);
         assert_eq!(run(&["true", "a\0b"]).unwrap_err().status(), 125);
+    }
+
+    #[test]
+    fn variables_replace_and_extend_the_environment() {
+        let signals = Signals::block().unwrap();
+        let words = ["sh", "-c", "[ \"$HOME\" = here ] && [ \"$NEW\" = 7 ] && [ -n \"$PATH\" ]"];
+        let mut command = ChildCommand::find(&words, std::env::var_os("PATH").as_deref()).unwrap();
+        command.set_variables(&[("HOME", "here"), ("NEW", "7")]);
+        let files = FileLimit::now();
+        let status = |child: WaitingChild| child.start().unwrap().wait().unwrap().status;
+        assert_eq!(status(WaitingChild::fork(&command, &signals, &files).unwrap()), 0);
+        assert_eq!(status(WaitingChild::fork_lean(&command, &signals, &files, None).unwrap()), 0);
+        assert_eq!(status(WaitingChild::fork_sharing(&command, &signals, &files).unwrap()), 0);
+        command.set_variables(&[("NEW", "8")]);
+        assert_eq!(status(WaitingChild::fork(&command, &signals, &files).unwrap()), 1);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct ChildCommand {
     pub(crate) args: Vec<CString>,
     /// Replacements for stdin, stdout and stderr; `None`: tare's own.
     pub(crate) standard: [Option<OwnedFd>; 3],
+    /// `NAME=value` of variables that replace those of tare's environment, or add to it.
+    pub(crate) variables: Vec<CString>,
 }
 
 /// Why a command can't be started.
@@ -90,6 +92,7 @@ impl ChildCommand {
                 program: c_string(found.as_os_str())?,
                 args,
                 standard: [const { None }; 3],
+                variables: Vec::new(),
             }),
         }
     }
@@ -99,6 +102,14 @@ impl ChildCommand {
     #[must_use]
     pub fn with_standard_files(self, standard: [Option<OwnedFd>; 3]) -> Self {
         Self { standard, ..self }
+    }
+
+    /// Sets variables, besides or instead of those of tare's environment. A value with a NUL byte is
+    /// left out.
+    pub fn set_variables(&mut self, variables: &[(&str, &str)]) {
+        let assignment =
+            |(name, value): &(&str, &str)| CString::new(format!("{name}={value}")).ok();
+        self.variables = variables.iter().filter_map(assignment).collect();
     }
 
     /// Whether the program gains rights at its execve that this user lacks, or isn't readable by

@@ -1,4 +1,4 @@
-//! Counting, output and comparisons of `tare stat` with their statistics, the measurements of `tare
+//! Counting, output and comparisons of `tare stat` and `tare bench` with their statistics, the measurements of `tare
 //! overhead`, and the checks of `tare doctor`.
 //!
 //! This crate measures the overhead of recorders, so it must not link one.
@@ -8,6 +8,7 @@ pub mod compare;
 pub mod count;
 pub mod doctor;
 pub mod overhead;
+pub mod series;
 pub mod stat;
 pub mod statistics;
 

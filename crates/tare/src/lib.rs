@@ -20,6 +20,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
     let name = args.get(1).cloned();
     let outcome = match Tare::parse_typed(args) {
         Ok(Tare { command: TareCommand::Stat(raw) }) => command::stat::run(*raw.0),
+        Ok(Tare { command: TareCommand::Bench(raw) }) => command::bench::run(&raw),
         Ok(Tare { command: TareCommand::Overhead(raw) }) => command::overhead::run(&raw),
         Ok(Tare { command: TareCommand::Record(raw) }) => command::record::run(*raw.0, false),
         Ok(Tare { command: TareCommand::Trace(raw) }) => command::trace::run(*raw.0),

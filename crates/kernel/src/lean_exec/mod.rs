@@ -31,14 +31,18 @@ pub(crate) struct LeanExec {
 
 impl LeanExec {
     /// Prepares the execve of a program with these arguments, the first of which is its name, and
-    /// this process's environment. `None` if memory is short, or the kernel doesn't tell where the
+    /// this process's environment with these variables. `None` if memory is short, or the kernel doesn't tell where the
     /// stack ends; the caller then executes as usual.
-    pub(crate) fn prepare(program: &CStr, arguments: &[CString]) -> Option<Self> {
+    pub(crate) fn prepare(
+        program: &CStr,
+        arguments: &[CString],
+        variables: &[CString],
+    ) -> Option<Self> {
         let argv: Vec<&CStr> = arguments.iter().map(CString::as_c_str).collect();
         // For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
         let shell_argv: Vec<&CStr> =
             [c"sh", program].into_iter().chain(argv.iter().skip(1).copied()).collect();
-        let environment = environment();
+        let environment = environment(variables);
         let single = [program, c"/bin/sh"];
         let arrays = [&argv[..], &shell_argv[..], &environment[..]];
         let strings = arrays.into_iter().flatten().copied().chain(single);
@@ -93,16 +97,29 @@ impl LeanExec {
     }
 }
 
-/// Returns the strings of this process's environment.
-fn environment<'a>() -> Vec<&'a CStr> {
-    let mut strings = Vec::new();
+/// Returns the strings of this process's environment, with these instead of those of the same name.
+pub(crate) fn environment(variables: &[CString]) -> Vec<&CStr> {
+    let name =
+        |string: &CStr| string.to_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::len);
+    let is_replaced = |string: &CStr| {
+        variables.iter().any(|variable| {
+            name(variable) == name(string)
+                && name(string).is_some_and(|length| {
+                    variable.to_bytes()[..length] == string.to_bytes()[..length]
+                })
+        })
+    };
+    let mut strings: Vec<&CStr> = variables.iter().map(CString::as_c_str).collect();
     // SAFETY: the array ends with a null pointer and holds pointers to C strings; nothing in tare
     // changes it.
     #[allow(unsafe_code)]
     unsafe {
         let mut next = environ;
         while !next.is_null() && !(*next).is_null() {
-            strings.push(CStr::from_ptr(*next));
+            let string = CStr::from_ptr(*next);
+            if !is_replaced(string) {
+                strings.push(string);
+            }
             next = next.add(1);
         }
     }

@@ -5,7 +5,7 @@
 
 mod simulation;
 
-use simulation::{designs, false_alarms, found_at_detectable, verdicts};
+use simulation::{designs, false_alarms, found_at_detectable, series, verdicts};
 
 const TRIALS: u64 = 1000;
 /// Fewer than `TRIALS`: each judges eleven metrics over hundreds of pairs.
@@ -43,6 +43,10 @@ fn main() {
         percent(alarms.until_significant)
     );
     println!(
+        "| time, stopping at the first sequential p < 0.01, tested after every pair up to 200 | {} |",
+        percent(alarms.until_sequential)
+    );
+    println!(
         "| time, stopping when its interval is narrow enough | {} |",
         percent(alarms.until_narrow)
     );
@@ -65,5 +69,27 @@ fn main() {
     for pairs in [15, 30, 100, 400] {
         let (ratio, found) = found_at_detectable(pairs, COMPARISONS);
         println!("| {pairs} | {ratio:.4} | {} |", percent(found));
+    }
+    print_series(percent);
+}
+
+/// Prints the table of series of `tare bench`.
+fn print_series(percent: impl Fn(f64) -> String) {
+    println!("\nSeries of `tare bench`, {TRIALS} each\n");
+    println!(
+        "| commands | the last takes | --min-effect | --max-time | any false difference | last one slower | rounds |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (commands, ratio, min_effect, max_time) in
+        [(5, 1.0, 0.01, 20), (2, 1.03, 0.01, 60), (2, 1.01, 0.005, 180)]
+    {
+        let shares = series(commands, ratio, min_effect, max_time, TRIALS);
+        println!(
+            "| {commands} | {ratio} | {}% | {max_time} s | {} | {} | {:.0} |",
+            min_effect * 100.0,
+            percent(shares.wrong),
+            percent(shares.slower),
+            shares.rounds
+        );
     }
 }

@@ -5,7 +5,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use tare_measure::compare::pairs::{self, Bench, ComparisonPlan, Progress};
 use tare_measure::compare::{Measurement, Metric, Pair, Rules, Scale, Side, Verdict, judge};
-use tare_measure::statistics::{holm, median, signed_rank};
+use tare_measure::series::schedule::{self, Launcher, SeriesPlan, SeriesProgress};
+use tare_measure::series::{
+    CommandInfo, CommandRuns, Comparison, RunFigures, SeriesNotes, SeriesReport, series_metrics,
+};
+use tare_measure::statistics::{SequentialTest, holm, median, signed_rank};
 
 /// Events in addition to time, CPU time and peak memory: three like the kernel's, and five like
 /// hardware counters with their own noise.
@@ -177,6 +181,8 @@ pub(crate) struct FalseAlarms {
     pub(crate) any_holm: f64,
     /// The time alone, stopping at the first p < 0.05, tested every 5 pairs from 10 to 200.
     pub(crate) until_significant: f64,
+    /// The same with the sequential test, at p < 0.01, tested after every pair up to 200.
+    pub(crate) until_sequential: f64,
     /// The time alone, stopping when its interval is narrow enough.
     pub(crate) until_narrow: f64,
 }
@@ -194,6 +200,12 @@ pub(crate) fn false_alarms(trials: u64) -> FalseAlarms {
             let differences: Vec<f64> =
                 pairs.iter().map(|pair| seconds(&pair.b) - seconds(&pair.a)).collect();
             (10..=200).step_by(5).any(|n| signed_rank(&differences[..n]) < 0.05)
+        }),
+        until_sequential: share(trials, |seed| {
+            let pairs = fixed_pairs(1.0, 200, seed);
+            let seconds = |run: &Measurement| run.elapsed.as_secs_f64().ln();
+            let differences = pairs.iter().map(|pair| seconds(&pair.b) - seconds(&pair.a));
+            SequentialTest::of(&differences.collect::<Vec<f64>>()).p() < 0.01
         }),
         until_narrow: share(trials, |seed| {
             time_p(&pairs::make(&plan(seed), &mut Simulated::new(1.0, seed)).0) < 0.05
@@ -224,7 +236,8 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
     for seed in 0..trials {
         let pairs = pairs::make(&plan(seed), &mut Simulated::new(ratio, seed)).0;
         made.push(pairs.len() as f64);
-        let judged = judge(&pairs, &metrics(), &Rules { min_effect: MIN_EFFECT, seed });
+        let judged =
+            judge(&pairs, &metrics(), &Rules { min_effect: MIN_EFFECT, seed, comparisons: 1 });
         let one = 1.0 / trials as f64;
         let called = |verdict: Verdict| matches!(verdict, Verdict::Less | Verdict::More);
         // Only time, CPU time and task-clock depend on the work.
@@ -255,8 +268,12 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
 /// the statement is right.
 pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     let time = |ratio: f64, seed: u64| {
-        judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed })
-            .remove(0)
+        judge(
+            &fixed_pairs(ratio, pairs, seed),
+            &metrics(),
+            &Rules { min_effect: MIN_EFFECT, seed, comparisons: 1 },
+        )
+        .remove(0)
     };
     let detectable: Vec<f64> = (0..trials)
         .filter_map(|seed| {
@@ -284,4 +301,129 @@ fn normal(rng: &mut Rng) -> f64 {
 
 fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
+}
+
+/// Results of simulated series of `tare bench`.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesShares {
+    /// Share of series with a verdict of a difference between commands that are equal in it, in any
+    /// metric.
+    pub(crate) wrong: f64,
+    /// Share of series in which the last command is slower in time.
+    pub(crate) slower: f64,
+    /// Median number of rounds.
+    pub(crate) rounds: f64,
+}
+
+/// Commands of one work each on a simulated machine.
+struct SimulatedSeries {
+    machine: SimulatedMachine,
+    works: Vec<f64>,
+}
+
+impl Launcher for SimulatedSeries {
+    type Error = std::convert::Infallible;
+
+    fn set_up(&mut self, _: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn run(&mut self, command: usize, _: Option<usize>) -> Result<RunFigures, Self::Error> {
+        let run = self.machine.run(self.works[command]);
+        Ok(RunFigures {
+            elapsed: run.elapsed,
+            user: run.cpu,
+            peak_memory: run.peak_memory,
+            page_faults: 26,
+            ..RunFigures::default()
+        })
+    }
+
+    fn clean_up(&mut self, _: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn now(&mut self) -> Duration {
+        Duration::from_secs_f64(self.machine.now)
+    }
+
+    fn progress(&mut self, _: &SeriesProgress<'_>) {}
+}
+
+/// Simulates series of `commands` equal commands, of which the last takes `ratio` times as long as
+/// the others, with these limits.
+pub(crate) fn series(
+    commands: usize,
+    ratio: f64,
+    min_effect: f64,
+    max_time: u64,
+    trials: u64,
+) -> SeriesShares {
+    let mut sum = SeriesShares::default();
+    let mut rounds = Vec::new();
+    for seed in 0..trials {
+        let plan = SeriesPlan {
+            commands,
+            events: 0,
+            warmup: 0,
+            min_runs: 20,
+            max_runs: 1_000_000,
+            min_time: Duration::from_secs(3),
+            max_time: Duration::from_secs(max_time),
+            precision: ComparisonPlan::precision_for(min_effect),
+            time_limits: Some(Vec::new()),
+            has_blocks: false,
+            seed,
+        };
+        let mut works = vec![1.0; commands];
+        works[commands - 1] = ratio;
+        let mut launcher = SimulatedSeries { machine: SimulatedMachine::new(seed), works };
+        let made = schedule::make(&plan, &mut launcher);
+        rounds.push(made.runs.iter().map(CommandRuns::len).min().unwrap_or(0) as f64);
+        let verdicts = series_verdicts(plan, made.runs, min_effect);
+        let is_equal = |command: usize| ratio == 1.0 || command + 1 < commands;
+        let is_called = |verdict: Verdict| matches!(verdict, Verdict::Less | Verdict::More);
+        let wrong =
+            verdicts.iter().any(|(command, _, verdict)| is_equal(*command) && is_called(*verdict));
+        let slower = verdicts.iter().any(|(command, metric, verdict)| {
+            command + 1 == commands && *metric == Metric::Time && *verdict == Verdict::More
+        });
+        let one = 1.0 / trials as f64;
+        sum.wrong += if wrong { one } else { 0.0 };
+        sum.slower += if slower { one } else { 0.0 };
+    }
+    sum.rounds = median(&rounds).unwrap_or_default();
+    sum
+}
+
+/// The verdict on each metric of each command but the first.
+fn series_verdicts(
+    plan: SeriesPlan,
+    runs: Vec<CommandRuns>,
+    min_effect: f64,
+) -> Vec<(usize, Metric, Verdict)> {
+    let mut report = SeriesReport {
+        commands: vec![CommandInfo::default(); plan.commands],
+        runs,
+        metrics: series_metrics(&[]),
+        comparisons: Vec::new(),
+        plan,
+        min_effect,
+        conditions: Vec::new(),
+        notes: SeriesNotes {
+            stop: schedule::SeriesStop::Settled,
+            is_sequential: false,
+            spent: Duration::ZERO,
+            shell: None,
+            machine: Vec::new(),
+        },
+    };
+    report.judge();
+    let of = |comparison: &Comparison| {
+        let command = comparison.command;
+        let verdicts =
+            comparison.judged.iter().map(|judged| (command, judged.metric.clone(), judged.verdict));
+        verdicts.collect::<Vec<_>>()
+    };
+    report.comparisons.iter().flat_map(of).collect()
 }

@@ -13,8 +13,8 @@ use super::{Judgement, Measurement, Metric, MetricVerdict, Scale, Side};
 const VERSION: u32 = 1;
 
 /// One metric, judged. Absent figures are `null` in JSON and empty in CSV.
-#[derive(Serialize)]
-struct MetricRow<'a> {
+#[derive(Debug, Serialize)]
+pub(crate) struct MetricRow<'a> {
     metric: &'a str,
     unit: &'a str,
     pairs: usize,
@@ -32,7 +32,7 @@ struct MetricRow<'a> {
 }
 
 impl<'a> MetricRow<'a> {
-    fn new(judged: &'a MetricVerdict) -> Self {
+    pub(crate) fn new(judged: &'a MetricVerdict) -> Self {
         let effect = &judged.effect;
         Self {
             metric: judged.metric.name(),

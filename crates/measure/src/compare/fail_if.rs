@@ -164,7 +164,7 @@ mod tests {
         let results = judge(
             &pairs,
             &[Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 }],
-            &Rules { min_effect: 0.01, seed: 1 },
+            &Rules { min_effect: 0.01, seed: 1, comparisons: 1 },
         );
         let judged = |text: &str| text.parse::<Condition>().unwrap().judge(&results);
         assert_eq!(judged("e>+2%"), Judgement::Fails);

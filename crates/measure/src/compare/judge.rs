@@ -4,11 +4,12 @@ use fastrand::Rng;
 
 use super::metric::{Metric, Pair};
 use crate::statistics::{
-    Interval, TrimmedMean, bootstrap_interval, holm, median, signed_rank, smallest_detectable,
+    Interval, SequentialTest, TrimmedMean, bootstrap_interval, detectable, holm, median,
 };
 
-/// The limit for the p of a difference, after Holm's correction.
-const LEVEL: f64 = 0.05;
+/// The limit for the p of a difference, after its correction for all metrics and commands: the
+/// chance that equal commands get any verdict of a difference is at most 1%.
+pub const LEVEL: f64 = 0.01;
 
 /// The rules for a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +18,9 @@ pub struct Rules {
     pub min_effect: f64,
     /// Seed of the bootstrap.
     pub seed: u64,
+    /// Number of commands that are compared with the same reference in this series; 1 for a pair of
+    /// commands.
+    pub comparisons: usize,
 }
 
 /// How the two sides of a metric are compared.
@@ -51,8 +55,7 @@ pub enum Verdict {
     Less,
     /// B takes more, likewise.
     More,
-    /// The interval is narrow enough to show a relevant difference, and no difference is both
-    /// significant and relevant.
+    /// The interval is narrow enough to show a relevant difference, and the estimate is none.
     NoDifference,
     /// The interval is too wide to tell, or there are too few pairs for one.
     Undecided,
@@ -86,9 +89,9 @@ pub struct MetricVerdict {
     pub median_b: f64,
     /// The difference.
     pub effect: Effect,
-    /// The signed-rank p of this metric alone.
+    /// The p of this metric alone, by the [sequential test](SequentialTest).
     pub p: f64,
-    /// The same after Holm's correction over all metrics.
+    /// The same after Holm's correction over all metrics, times the number of compared commands.
     pub p_holm: f64,
     /// The verdict.
     pub verdict: Verdict,
@@ -116,8 +119,9 @@ impl MetricVerdict {
 /// relevant = ln(1 + max(min_effect, step / median A))
 ///            (max(min_effect · median A, step) for differences)
 ///
-/// p after Holm < 0.05 and |centre| ≥ relevant   faster / slower, less / more
-/// else, half the interval's width ≤ relevant    no difference seen
+/// p after Holm < 0.01 and |centre| ≥ relevant   faster / slower, less / more
+/// |centre| < relevant, and half the interval's
+/// width ≤ relevant                              no difference seen
 /// else                                          undecided
 /// ```
 ///
@@ -125,40 +129,66 @@ impl MetricVerdict {
 /// than that is not relevant, however precisely it is known.
 #[must_use]
 pub fn judge(pairs: &[Pair], metrics: &[Metric], rules: &Rules) -> Vec<MetricVerdict> {
-    let columns: Vec<Column<'_>> =
-        metrics.iter().filter_map(|metric| Column::new(metric, pairs)).collect();
-    let p: Vec<f64> = columns.iter().map(|column| signed_rank(&column.differences)).collect();
-    let level = LEVEL / columns.len().max(1) as f64;
+    let values = |metric: &Metric| {
+        let both = |pair: &Pair| Some((metric.value_in(&pair.a)?, metric.value_in(&pair.b)?));
+        let (a, b) = pairs.iter().filter_map(both).unzip();
+        PairedValues { metric: metric.clone(), a, b }
+    };
+    judge_values(metrics.iter().map(values), rules)
+}
+
+/// Judges every metric that has at least one pair, like [`judge`].
+#[must_use]
+pub fn judge_values(
+    metrics: impl IntoIterator<Item = PairedValues>,
+    rules: &Rules,
+) -> Vec<MetricVerdict> {
+    let columns: Vec<Column> = metrics.into_iter().filter_map(Column::new).collect();
+    let p: Vec<f64> =
+        columns.iter().map(|column| SequentialTest::of(&column.in_order).p()).collect();
+    let compared = rules.comparisons.max(1) as f64;
+    let level = LEVEL / (compared * columns.len().max(1) as f64);
     columns
         .into_iter()
         .zip(p.iter().zip(holm(&p)))
-        .map(|(column, (&p, p_holm))| column.judge(p, p_holm, level, rules))
+        .map(|(column, (&p, p_holm))| column.judge(p, (p_holm * compared).min(1.0), level, rules))
         .collect()
 }
 
-/// One metric's values in all pairs that have them.
-struct Column<'a> {
-    metric: &'a Metric,
+/// A metric's values in the pairs in which both runs have one, in the order of the pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairedValues {
+    /// The metric.
+    pub metric: Metric,
+    /// Values of A.
+    pub a: Vec<f64>,
+    /// Values of B.
+    pub b: Vec<f64>,
+}
+
+/// The differences of one metric.
+struct Column {
+    metric: Metric,
     scale: Scale,
     median_a: f64,
     median_b: f64,
-    /// B - A for each pair, ascending; for a ratio, ln B - ln A.
-    differences: Vec<f64>,
+    /// B - A for each pair, in the order of the pairs; for a ratio, ln B - ln A.
+    in_order: Vec<f64>,
+    /// The same, ascending.
+    sorted: Vec<f64>,
 }
 
-impl<'a> Column<'a> {
-    fn new(metric: &'a Metric, pairs: &[Pair]) -> Option<Self> {
-        let (a, b): (Vec<f64>, Vec<f64>) = pairs
-            .iter()
-            .filter_map(|pair| Some((metric.value_in(&pair.a)?, metric.value_in(&pair.b)?)))
-            .unzip();
+impl Column {
+    fn new(values: PairedValues) -> Option<Self> {
+        let PairedValues { metric, a, b } = values;
         let positive = a.iter().chain(&b).all(|x| *x > 0.0);
         let scale = if positive { Scale::Ratio } else { Scale::Difference };
         // Not ln(b / a): swapping A and B has to change nothing but the sign, or ties break.
         let difference = |(a, b): (&f64, &f64)| if positive { b.ln() - a.ln() } else { b - a };
-        let mut differences: Vec<f64> = a.iter().zip(&b).map(difference).collect();
-        differences.sort_by(f64::total_cmp);
-        Some(Self { metric, scale, median_a: median(&a)?, median_b: median(&b)?, differences })
+        let in_order: Vec<f64> = a.iter().zip(&b).map(difference).collect();
+        let mut sorted = in_order.clone();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self { metric, scale, median_a: median(&a)?, median_b: median(&b)?, in_order, sorted })
     }
 
     /// The smallest relevant effect, in the unit of the differences.
@@ -171,12 +201,13 @@ impl<'a> Column<'a> {
 
     fn judge(self, p: f64, p_holm: f64, level: f64, rules: &Rules) -> MetricVerdict {
         let relevant = self.relevant(rules.min_effect);
-        let centre =
-            TrimmedMean::from_sorted(&self.differences).map_or(0.0, |trimmed| trimmed.mean);
-        let interval = bootstrap_interval(&self.differences, &mut Rng::with_seed(rules.seed));
+        let centre = TrimmedMean::from_sorted(&self.sorted).map_or(0.0, |trimmed| trimmed.mean);
+        let interval = bootstrap_interval(&self.sorted, &mut Rng::with_seed(rules.seed));
         let verdict = if p_holm < LEVEL && centre.abs() >= relevant {
             if centre < 0.0 { Verdict::Less } else { Verdict::More }
-        } else if interval.is_some_and(|interval| interval.half_width() <= relevant) {
+        } else if centre.abs() < relevant
+            && interval.is_some_and(|interval| interval.half_width() <= relevant)
+        {
             Verdict::NoDifference
         } else {
             Verdict::Undecided
@@ -186,13 +217,13 @@ impl<'a> Column<'a> {
             scale: self.scale,
             estimate: shown(centre),
             interval: interval.map(|i| Interval { low: shown(i.low), high: shown(i.high) }),
-            detectable: smallest_detectable(&self.differences, level, relevant).map(shown),
+            detectable: detectable(&self.in_order, level, relevant).map(shown),
         };
         let median_a = self.median_a;
         let median_b = self.median_b;
         MetricVerdict {
-            metric: self.metric.clone(),
-            pairs: self.differences.len(),
+            metric: self.metric,
+            pairs: self.in_order.len(),
             median_a,
             median_b,
             effect,
@@ -210,7 +241,7 @@ mod tests {
     use super::*;
     use crate::compare::{Measurement, Side};
 
-    const RULES: Rules = Rules { min_effect: 0.01, seed: 1 };
+    const RULES: Rules = Rules { min_effect: 0.01, seed: 1, comparisons: 1 };
 
     fn pairs_of_counts(a: &[f64], b: &[f64]) -> Vec<Pair> {
         let run = |x: f64| Measurement {
@@ -310,9 +341,9 @@ mod tests {
             counts: vec![Some(1e6); 40],
             ..Measurement::default()
         };
-        // Seven pairs of one direction: p = 2 / 2⁷ = 0.016.
-        let pairs: Vec<Pair> = (0..7)
-            .map(|i| Pair { first: Side::A, a: run(1.0, i), b: run(1.1, i * 3 % 7) })
+        // Twelve pairs of one direction.
+        let pairs: Vec<Pair> = (0..12)
+            .map(|i| Pair { first: Side::A, a: run(1.0, i), b: run(1.1, i * 5 % 12) })
             .collect();
         assert_eq!(judge(&pairs, &[Metric::Time], &RULES)[0].verdict, Verdict::More);
         let many = judge(
@@ -320,7 +351,9 @@ mod tests {
             &Metric::all((0..40).map(|i| (format!("e{i}"), String::new(), 1.0))),
             &RULES,
         );
-        assert!(many[0].p < 0.05 && many[0].p_holm > 0.05);
+        assert!(many[0].p < 0.01 && many[0].p_holm > 0.01);
+        let rules = Rules { comparisons: 20, ..RULES };
+        assert_eq!(judge(&pairs, &[Metric::Time], &rules)[0].verdict, Verdict::Undecided);
     }
 
     #[test]

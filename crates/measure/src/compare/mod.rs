@@ -21,5 +21,7 @@ pub mod runs;
 pub mod table;
 
 pub use fail_if::{BadCondition, Condition, Judgement};
-pub use judge::{Effect, MetricVerdict, Rules, Scale, Verdict, judge};
+pub use judge::{
+    Effect, LEVEL, MetricVerdict, PairedValues, Rules, Scale, Verdict, judge, judge_values,
+};
 pub use metric::{Measurement, Metric, Pair, Side};

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::judge::LEVEL;
 use super::metric::{Measurement, Pair, Side};
-use crate::statistics::{Interval, TrimmedMean, bootstrap_interval};
+use crate::statistics::{Interval, TrimmedMean, bootstrap_interval, fewest_pairs};
 
 /// A difference is certain once it is this many times the half width of its 95% interval: some 12
 /// standard errors, so that checking again and again doesn't find differences between equal
@@ -41,28 +42,84 @@ impl ComparisonPlan {
         min_effect.ln_1p() / 2.0
     }
 
+    /// Returns the minimum number of pairs with which the p of a difference can fall below 1% after
+    /// Holm's correction for this number of metrics.
+    #[must_use]
+    pub fn fewest_pairs(metrics: usize) -> usize {
+        fewest_pairs(LEVEL / metrics.max(1) as f64)
+    }
+
+    fn rule(&self) -> StoppingRule<'_> {
+        StoppingRule {
+            precision: self.precision,
+            time_limits: self.time_limits.as_deref(),
+            seed: self.seed,
+        }
+    }
+}
+
+/// When the ratio of two commands' times is known well enough.
+#[derive(Clone, Copy, Debug)]
+pub struct StoppingRule<'a> {
+    /// As [`ComparisonPlan::precision`].
+    pub precision: f64,
+    /// As [`ComparisonPlan::time_limits`].
+    pub time_limits: Option<&'a [f64]>,
+    /// Seed of the bootstrap.
+    pub seed: u64,
+}
+
+/// Why a ratio is known well enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Its interval is narrow enough.
+    Precise,
+    /// The times differ so much that further pairs can't change the verdict.
+    Decided,
+}
+
+/// What is known about the ratio of two commands' times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KnownRatio {
+    /// The 95% interval of its logarithm; `None` if the pairs are too few.
+    pub interval: Option<Interval>,
+    /// Why it is known well enough, if it is.
+    pub settled: Option<Settled>,
+}
+
+impl StoppingRule<'_> {
+    /// Checks the logarithms of the ratios of all pairs. The bootstrap costs as much as a short
+    /// run, so it runs only if the interval by Student's t is a reason to stop.
+    #[must_use]
+    pub fn check(&self, mut logs: Vec<f64>) -> KnownRatio {
+        logs.sort_by(f64::total_cmp);
+        let by_t = TrimmedMean::from_sorted(&logs).and_then(|trimmed| {
+            let half = trimmed.half_width()?;
+            Some(Interval { low: trimmed.mean - half, high: trimmed.mean + half })
+        });
+        if by_t.and_then(|interval| self.settle(interval)).is_none() {
+            return KnownRatio { interval: by_t, settled: None };
+        }
+        let interval = bootstrap_interval(&logs, &mut Rng::with_seed(self.seed));
+        KnownRatio { interval, settled: interval.and_then(|interval| self.settle(interval)) }
+    }
+
+    fn settle(&self, interval: Interval) -> Option<Settled> {
+        if interval.half_width() <= self.precision {
+            return Some(Settled::Precise);
+        }
+        self.is_decided(interval).then_some(Settled::Decided)
+    }
+
     /// Whether the interval of the time ratio's logarithm makes a relevant difference certain, and
     /// every gate's answer too.
     fn is_decided(&self, interval: Interval) -> bool {
-        let Some(limits) = &self.time_limits else { return false };
+        let Some(limits) = self.time_limits else { return false };
         let nearest = if interval.low > 0.0 { interval.low } else { -interval.high };
         let is_certain = nearest >= (CERTAIN - 1.0) * interval.half_width();
         let is_relevant = nearest >= 2.0 * self.precision;
         let contains = |limit: &f64| interval.low <= *limit && *limit <= interval.high;
         is_certain && is_relevant && !limits.iter().any(contains)
-    }
-
-    /// Returns the minimum number of pairs n with which a signed-rank p can fall below 5% after
-    /// Holm's correction for this number of metrics: metrics · 2 / 2ⁿ < 0.05.
-    #[must_use]
-    pub fn fewest_pairs(metrics: usize) -> usize {
-        let mut pairs = 1;
-        let mut smallest_p = metrics.max(1) as f64;
-        while smallest_p >= 0.05 {
-            pairs += 1;
-            smallest_p /= 2.0;
-        }
-        pairs
     }
 }
 
@@ -153,13 +210,12 @@ pub fn make<B: Bench>(plan: &ComparisonPlan, bench: &mut B) -> (Vec<Pair>, Stop<
             return (pairs, Stop::MaxPairs);
         }
         if pairs.len() >= next_check {
-            let interval = time_interval(&pairs, plan);
-            half_width = interval.map(|interval| interval.half_width());
-            if half_width.is_some_and(|half| half <= plan.precision) {
-                return (pairs, Stop::Precise);
-            }
-            if interval.is_some_and(|interval| plan.is_decided(interval)) {
-                return (pairs, Stop::Decided);
+            let known = plan.rule().check(time_ratios(&pairs));
+            half_width = known.interval.map(|interval| interval.half_width());
+            match known.settled {
+                Some(Settled::Precise) => return (pairs, Stop::Precise),
+                Some(Settled::Decided) => return (pairs, Stop::Decided),
+                None => {}
             }
             // Check again after one pair and 5% more: each check is another chance to stop on an
             // interval that is narrow by luck.
@@ -186,21 +242,10 @@ fn run_pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     }
 }
 
-/// Returns the 95% interval of the time ratio's logarithm; `None` if the pairs are too few. The
-/// bootstrap costs as much as a short run, so it runs only if the interval by Student's t is a
-/// reason to stop.
-fn time_interval(pairs: &[Pair], plan: &ComparisonPlan) -> Option<Interval> {
+/// The logarithms of the time ratios of all pairs.
+fn time_ratios(pairs: &[Pair]) -> Vec<f64> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
-    let mut logs: Vec<f64> =
-        pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
-    logs.sort_by(f64::total_cmp);
-    let trimmed = TrimmedMean::from_sorted(&logs)?;
-    let half_width = trimmed.half_width()?;
-    let interval = Interval { low: trimmed.mean - half_width, high: trimmed.mean + half_width };
-    if half_width > plan.precision && !plan.is_decided(interval) {
-        return Some(interval);
-    }
-    bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed))
+    pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect()
 }
 
 #[cfg(test)]
@@ -362,8 +407,9 @@ mod tests {
     }
 
     #[test]
-    fn fewest_pairs_by_hand() {
-        // 2 / 2⁶ = 0.031; 7 · 2 / 2⁹ = 0.027; 300 · 2 / 2¹⁴ = 0.037.
-        assert_eq!([1, 7, 300].map(ComparisonPlan::fewest_pairs), [6, 9, 14]);
+    fn fewest_pairs_grow_with_the_metrics() {
+        // With one sign the largest stakes double at nearly every pair, and they are about 2 of 16:
+        // 2¹¹ / 16 = 128 > 1 / 0.01.
+        assert_eq!([1, 7, 300].map(ComparisonPlan::fewest_pairs), [11, 15, 21]);
     }
 }

@@ -23,8 +23,25 @@ pub fn write(
     writeln!(out, "\n A: {}", command(comparison, Side::A))?;
     writeln!(out, " B: {}", command(comparison, Side::B))?;
     writeln!(out, " {}\n", how_it_ended(comparison))?;
-    let rows: Vec<[String; 8]> = comparison.judged.iter().map(cells).collect();
-    let headings = HEADINGS.map(str::to_owned);
+    write_verdicts(out, HEADINGS, &comparison.judged, colour)?;
+    writeln!(out)?;
+    notes(comparison).iter().try_for_each(|note| writeln!(out, " {note}"))?;
+    writeln!(out)
+}
+
+/// Writes a line of headings, then a line for each metric. The headings after the first are A, B, B
+/// / A, interval, p and finds, in the words of the caller.
+///
+/// # Errors
+/// Returns errors of `out`.
+pub fn write_verdicts(
+    out: &mut dyn Write,
+    headings: [&str; 8],
+    judged: &[MetricVerdict],
+    colour: bool,
+) -> io::Result<()> {
+    let rows: Vec<[String; 8]> = judged.iter().map(cells).collect();
+    let headings = headings.map(str::to_owned);
     let widths: [usize; 8] = std::array::from_fn(|column| {
         [&headings]
             .into_iter()
@@ -34,12 +51,10 @@ pub fn write(
             .unwrap_or(0)
     });
     writeln!(out, "{}", line(&headings, &widths, None))?;
-    for (row, judged) in rows.iter().zip(&comparison.judged) {
+    for (row, judged) in rows.iter().zip(judged) {
         writeln!(out, "{}", line(row, &widths, colour.then(|| paint(judged.verdict)).flatten()))?;
     }
-    writeln!(out)?;
-    notes(comparison).iter().try_for_each(|note| writeln!(out, " {note}"))?;
-    writeln!(out)
+    Ok(())
 }
 
 fn command(comparison: &ComparisonReport<'_>, side: Side) -> String {
@@ -92,11 +107,12 @@ fn cells(judged: &MetricVerdict) -> [String; 8] {
 }
 
 /// A value in a unit that suits its size.
-fn amount(value: f64, metric: &Metric) -> String {
+#[must_use]
+pub fn amount(value: f64, metric: &Metric) -> String {
     match (metric, value.abs()) {
-        (Metric::Time | Metric::CpuTime, size) if size < 1e-3 => format!("{:.1} us", value * 1e6),
-        (Metric::Time | Metric::CpuTime, size) if size < 1.0 => format!("{:.3} ms", value * 1e3),
-        (Metric::Time | Metric::CpuTime, _) => format!("{value:.4} s"),
+        (_, size) if metric.unit() == "s" && size < 1e-3 => format!("{:.1} us", value * 1e6),
+        (_, size) if metric.unit() == "s" && size < 1.0 => format!("{:.3} ms", value * 1e3),
+        _ if metric.unit() == "s" => format!("{value:.4} s"),
         (Metric::PeakMemory, size) if size < 10.0 * 1024.0 * 1024.0 => {
             format!("{:.0} KiB", value / 1024.0)
         }
@@ -108,7 +124,7 @@ fn amount(value: f64, metric: &Metric) -> String {
                 format!("{value:.1}")
             }
         }
-        (Metric::Event { unit, .. }, _) => format!("{value:.3} {}", printable(unit)),
+        _ => format!("{value:.3} {}", printable(metric.unit())),
     }
 }
 
@@ -153,7 +169,7 @@ fn notes(comparison: &ComparisonReport<'_>) -> Vec<String> {
         "A, B: medians. B / A: trimmed mean over the pairs; with a sign, B - A: a run had 0."
             .to_owned(),
         format!(
-            "p: signed-rank, corrected for {} metrics. finds: what these runs find in 4 of 5 comparisons.",
+            "p: valid at every look, corrected for {} metrics; a verdict takes 0.01. finds: what these runs find in 4 of 5 comparisons.",
             comparison.judged.len()
         ),
         format!("Differences below {min_effect}% or one count don't matter (--min-effect)."),

@@ -284,7 +284,8 @@ mod tests {
                 b: run(2.2, 150.0),
             })
             .collect();
-        let judged = judge(&pairs, &metrics(), &Rules { min_effect: 0.01, seed: 1 });
+        let judged =
+            judge(&pairs, &metrics(), &Rules { min_effect: 0.01, seed: 1, comparisons: 1 });
         let added: Vec<AddedCost> = judged.iter().map(AddedCost::from_verdict).collect();
         assert!(
             (added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9

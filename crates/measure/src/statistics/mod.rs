@@ -5,7 +5,7 @@
 mod bootstrap;
 mod estimate;
 mod holm;
-mod power;
+mod sequential;
 mod signed_rank;
 mod summary;
 mod trimmed;
@@ -13,7 +13,7 @@ mod trimmed;
 pub use bootstrap::bootstrap_interval;
 pub use estimate::estimate;
 pub use holm::holm;
-pub use power::smallest_detectable;
+pub use sequential::{SequentialTest, detectable, fewest_pairs};
 pub use signed_rank::signed_rank;
 pub use summary::{Summary, median, quantile};
 pub use trimmed::{TRIM_DIVISOR, TrimmedMean};

@@ -35,48 +35,6 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     }
 }
 
-/// Returns how far from zero the centre of these differences must be for the test to reject at this
-/// level. That is half the width of the interval that inverts the test, whose ends are Walsh
-/// averages (dᵢ + dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical methods, section
-/// 3.3). `None` if the differences are too few to reach the level.
-pub(super) fn rejection_limit(differences: &[f64], level: f64) -> Option<f64> {
-    let largest = largest_rejected_sum(differences.len(), level)?;
-    let mut averages: Vec<f64> = differences
-        .iter()
-        .enumerate()
-        .flat_map(|(i, a)| differences[i..].iter().map(move |b| a.midpoint(*b)))
-        .collect();
-    let above = averages.len().checked_sub(largest + 1)?;
-    let low = *averages.select_nth_unstable_by(largest, f64::total_cmp).1;
-    let high = *averages.select_nth_unstable_by(above, f64::total_cmp).1;
-    Some((high - low) / 2.0)
-}
-
-/// Finds the largest rank sum on the smaller side whose p is at most `level`, for n non-zero
-/// differences without ties; `None` if even the p of sum 0 is above it.
-fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
-    let ranks: Vec<(usize, bool)> = (1..=n).map(|rank| (2 * rank, true)).collect();
-    let total = n * (n + 1);
-    let p = |sum: usize| {
-        if n <= EXACT_UP_TO {
-            count_p(&ranks, total, 2 * sum)
-        } else {
-            approximate_p(&ranks, total, 2 * sum)
-        }
-    };
-    // p grows with the sum: bisect.
-    let mut rejected = 0;
-    let mut accepted = total / 4 + 1;
-    if p(0) > level {
-        return None;
-    }
-    while accepted - rejected > 1 {
-        let middle = rejected.midpoint(accepted);
-        if p(middle) <= level { rejected = middle } else { accepted = middle }
-    }
-    Some(rejected)
-}
-
 /// Returns the rank of each non-zero difference, and whether it is positive. Ranks are doubled, so
 /// that shared ranks are integers. NaNs are left out.
 fn doubled_ranks(differences: &[f64]) -> Vec<(usize, bool)> {
@@ -156,25 +114,6 @@ mod tests {
             let exact = count_p(&ranks, total, smaller);
             let normal = approximate_p(&ranks, total, smaller);
             assert!((exact - normal).abs() < 0.002, "{exact} {normal}");
-        }
-    }
-
-    #[test]
-    fn the_test_rejects_beyond_the_rejection_limit() {
-        // Wilcoxon's table, two-sided 0.05: 0 for n = 6, 8 for 10, 52 for 20, 137 for 30. Five
-        // differences can't reach that level.
-        assert_eq!(
-            [5, 6, 10, 20, 30].map(|n| largest_rejected_sum(n, 0.05)),
-            [None, Some(0), Some(8), Some(52), Some(137)]
-        );
-        let mut rng = fastrand::Rng::with_seed(2);
-        for n in [12, 40, 100] {
-            let half: Vec<f64> = (0..n / 2).map(|_| rng.f64()).collect();
-            let symmetric: Vec<f64> = half.iter().flat_map(|x| [*x, -x]).collect();
-            let limit = rejection_limit(&symmetric, 0.01).unwrap();
-            let p =
-                |shift: f64| signed_rank(&symmetric.iter().map(|x| x + shift).collect::<Vec<_>>());
-            assert!(p(limit * 1.001) <= 0.01 && p(limit * 0.999) > 0.01, "{n}");
         }
     }
 

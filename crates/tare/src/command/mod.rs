@@ -5,6 +5,7 @@
 
 pub(crate) mod annotate;
 pub(crate) mod archive;
+pub(crate) mod bench;
 pub(crate) mod buildid_list;
 mod control;
 pub(crate) mod diff;

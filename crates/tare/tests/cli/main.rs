@@ -9,6 +9,7 @@ mod support;
 mod advice;
 mod annotate;
 mod archive;
+mod bench;
 mod beside_perf;
 mod blocked;
 mod bounds;

@@ -283,9 +283,9 @@ fn a_program_is_weighed_under_a_profiler() {
         "--with",
         "env --",
         "--min-runs",
-        "10",
+        "24",
         "--max-runs",
-        "10",
+        "24",
         "--",
         "true",
     ];
@@ -306,10 +306,10 @@ fn a_program_is_weighed_under_a_profiler() {
         .map(|metric| metric["metric"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["time", "cpu-time", "page-faults", "context-switches"]);
-    assert_eq!(document["rounds"].as_array().unwrap().len(), 10);
+    assert_eq!(document["rounds"].as_array().unwrap().len(), 24);
     let text = overhead(
         state.path(),
-        &["--with", slower, "--min-runs", "10", "--max-runs", "10", "--", "true"],
+        &["--with", slower, "--min-runs", "24", "--max-runs", "24", "--", "true"],
     );
     assert!(String::from_utf8(text.stdout).unwrap().contains("costs"));
     assert!(!state.path().join("tare").exists(), "nothing is kept of it");

@@ -22,7 +22,7 @@ fn stderr(output: &Output) -> String {
 fn a_large_difference_is_found_and_gates() {
     let few = [
         "--max-runs",
-        "10",
+        "16",
         "--seed",
         "1",
         "--fail-if",
@@ -45,7 +45,7 @@ fn a_large_difference_is_found_and_gates() {
     );
     let output = stat(&[
         "--max-runs",
-        "10",
+        "16",
         "--fail-if",
         "time>+50%",
         "--vs",

@@ -11,6 +11,10 @@ pub(super) fn put_equals(args: &mut [OsString], tare: &mut Command) -> bool {
     let Some(command) = args.get(1).and_then(|name| tare.find_subcommand_mut(name)) else {
         return false;
     };
+    // hyperfine's `-iN` is `-i -N`.
+    if command.get_name() == "bench" {
+        return false;
+    }
     // Describes the arguments, which are deferred.
     command.build();
     let mut at = 2;

@@ -13,6 +13,7 @@ use crate::exit::say;
 mod annotate;
 mod archive;
 mod attached;
+mod bench;
 mod chains;
 mod deferred;
 mod definition;
@@ -51,6 +52,10 @@ mod versus;
 
 pub use annotate::{AnnotateArgs, DisassemblerStyle, ListingArgs, PercentType};
 pub use archive::ArchiveArgs;
+pub use bench::{
+    BenchArgs, BenchExportArgs, BenchHookArgs, BenchJudgeArgs, BenchLaunchArgs, BenchRunArgs,
+    BenchShownArgs, SortMethod, Style, TimeUnitName,
+};
 pub use chains::{ChainLengthArgs, InlineArgs};
 pub use deferred::Deferred;
 pub use diff::DiffArgs;
@@ -112,6 +117,9 @@ pub enum TareCommand {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
     #[command(args_override_self = true)]
     Stat(Deferred<StatArgs>),
+    /// Compare the run times of commands in interleaved runs, with hyperfine's command line.
+    #[command(args_override_self = true)]
+    Bench(Deferred<BenchArgs>),
     /// Measure the overhead of sampling on this machine, or of profilers on a program.
     #[command(args_override_self = true)]
     Overhead(Deferred<OverheadArgs>),

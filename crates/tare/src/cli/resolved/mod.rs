@@ -1,5 +1,6 @@
 //! Options of the libraries, resolved from the typed options and this machine.
 
+pub mod bench;
 pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod export;

@@ -300,6 +300,6 @@ mod tests {
                 vec!["d".into(), "e f".into()]
             )
         );
-        assert_eq!((with.plan.min_rounds, with.plan.max_time), (10, Duration::from_secs(2)));
+        assert_eq!((with.plan.min_rounds, with.plan.max_time), (14, Duration::from_secs(2)));
     }
 }

@@ -49,7 +49,7 @@ impl Rounds {
     }
 }
 
-fn min_effect(text: &str) -> Result<f64, Refusal> {
+pub(super) fn min_effect(text: &str) -> Result<f64, Refusal> {
     let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let percent = percent.filter(|percent| (0.001..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| {

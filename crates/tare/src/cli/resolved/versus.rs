@@ -100,7 +100,7 @@ impl Versus {
 
 /// Returns the limits of all conditions as logarithms of the time ratio; `None` if one is on
 /// another metric.
-fn time_limits(conditions: &[Condition]) -> Option<Vec<f64>> {
+pub(super) fn time_limits(conditions: &[Condition]) -> Option<Vec<f64>> {
     let limit = |condition: &Condition| {
         (condition.metric == Metric::Time.name()).then(|| condition.limit.ln_1p())
     };
@@ -131,7 +131,7 @@ pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal
 
 /// Returns the first character that a shell would interpret: one of ``$`|&;<>()*?`` outside quotes,
 /// or a dollar sign or backquote in double quotes.
-fn find_shell_operator(text: &[u8]) -> Option<char> {
+pub(super) fn find_shell_operator(text: &[u8]) -> Option<char> {
     let mut quote = None;
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
@@ -149,7 +149,7 @@ fn find_shell_operator(text: &[u8]) -> Option<char> {
     None
 }
 
-fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
+pub(super) fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
     let condition: Condition =
         text.parse().map_err(|error| Refusal::usage(format!("--fail-if: {error}")))?;
     if metrics.iter().all(|metric| metric.name() != condition.metric) {
@@ -223,7 +223,7 @@ mod tests {
         let plan = resolved(&["--vs", "b"]).unwrap().plan;
         assert_eq!(
             (plan.warmup, plan.min_pairs, plan.max_pairs, plan.max_time),
-            (1, 10, 10_000, Duration::from_secs(60))
+            (1, 14, 10_000, Duration::from_secs(60))
         );
         assert!((plan.precision - 0.005).abs() < 0.0001);
         let plan = resolved(&[

@@ -49,7 +49,11 @@ pub(super) fn run(with: &ProfilerComparison, raw: &raw::OverheadArgs) -> Outcome
         Some(RunFailure::Other(error)) => return Err(error),
         _ => {}
     }
-    let rules = Rules { min_effect: with.min_effect, seed: with.plan.seed };
+    let rules = Rules {
+        min_effect: with.min_effect,
+        seed: with.plan.seed,
+        comparisons: with.profilers.len(),
+    };
     let cost = |(index, words): (usize, &Vec<OsString>)| {
         ProfilerCost::judge(line(words), index, &rounds, &rules)
     };

@@ -39,7 +39,7 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
     let judged = judge(
         &pairs,
         &versus.metrics,
-        &Rules { min_effect: versus.min_effect, seed: versus.plan.seed },
+        &Rules { min_effect: versus.min_effect, seed: versus.plan.seed, comparisons: 1 },
     );
     let (stop, failure) = split(stop);
     let request = ComparisonRequest {
