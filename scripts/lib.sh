@@ -20,14 +20,35 @@ die() {
     exit 1
 }
 
+# How long a script waits for apt's and dpkg's locks, in seconds: a fresh cloud machine updates itself for minutes.
+lock_wait=600
+
+# apt ARGUMENT…: runs apt-get, and waits while another process has the lists or the database locked. DPkg::Lock::Timeout covers
+# the database alone.
+apt() {
+    local errors end=$((SECONDS + lock_wait)) told=
+    errors=$(mktemp)
+    until DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=20 "$@" >/dev/null 2>"$errors"; do
+        if ! grep -q 'Could not get lock\|Unable to acquire the dpkg' "$errors" || [ $SECONDS -ge $end ]; then
+            cat "$errors" >&2
+            rm "$errors"
+            return 1
+        fi
+        if [ -z "$told" ]; then say "waiting for another process that installs packages: $(grep -m 1 -o 'Could not get lock.*' "$errors")"; fi
+        told=yes
+        sleep 1
+    done
+    rm "$errors"
+}
+
 # install PACKAGE…: installs Debian packages as root, or names them.
 install() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         die "please install these packages (named as in Debian), then try again: $*"
     fi
     say "installing $*"
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends --no-remove "$@" >/dev/null
+    apt update
+    apt install -y --no-install-recommends --no-remove "$@"
 }
 
 need() { # need PROGRAM PACKAGE
@@ -76,7 +97,7 @@ need_samply() {
     type -P samply >/dev/null || { say "building samply" && cargo install --quiet --locked --root target/peers samply@0.13.1; }
 }
 
-# build_static TARGET [PROFILE]: builds tare as one static file. Profiles: release (cheap to build), dist (distributed and
+# build_static TARGET [PROFILE [OPTION…]]: builds tare as one static file. Profiles: release (cheap to build), dist (distributed and
 # measured), profiling (dist with debug info).
 build_static() {
     local profile=${2:-release} folder=target
@@ -91,7 +112,7 @@ build_static() {
     # A relative path: cargo links in the workspace's folder, and an absolute one would change the hash in every symbol's name.
     if [ "$1" = "$host" ] && [ "$profile" != release ]; then flags+=(-C linker=crates/tare/ordered-cc); fi
     CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}") CFLAGS=$names \
-        cargo build --quiet --locked --profile "$profile" --target-dir "$folder" --target "$1" -p tare-perf
+        cargo build --quiet --locked --profile "$profile" --target-dir "$folder" --target "$1" -p tare-perf "${@:3}"
 }
 
 # temporary_folder: makes the folder $temporary, removed when the script ends.
