@@ -118,6 +118,18 @@ impl Profile {
         removed
     }
 
+    /// Replaces the name that a thread's samples have so far. Row ids stay the same.
+    pub fn replace_comm(&mut self, tid: i32, before: StringId, now: StringId) {
+        let Self { rows, threads, .. } = self;
+        let is_of_thread = |id: Option<ThreadId>| {
+            id.and_then(|id| threads.get(id)).is_some_and(|of| of.tid == tid)
+        };
+        rows.replace(|row| {
+            let is_replaced = row.comm == Some(before) && is_of_thread(row.thread);
+            is_replaced.then_some(Row { comm: Some(now), ..*row })
+        });
+    }
+
     /// Replaces frames. `leaf` returns the new frame of a sample. `frames` appends the new frames
     /// for a frame of a call chain, innermost first. Returns the new row of each row.
     pub fn replace_frames(

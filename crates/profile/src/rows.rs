@@ -79,6 +79,11 @@ impl RowTable {
         }
     }
 
+    /// Replaces the rows for which `now` returns another, which must not be in the table.
+    pub(crate) fn replace(&mut self, now: impl Fn(&Row) -> Option<Row>) {
+        self.rows.replace(now);
+    }
+
     pub(crate) fn get(&self, id: RowId) -> Option<(&Row, Weight)> {
         Some((self.rows.get(id)?, *self.weights.get(id.index())?))
     }

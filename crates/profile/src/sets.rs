@@ -32,6 +32,25 @@ impl<T: Hash + Eq> Set<T> {
         I::from_index(at)
     }
 
+    /// Replaces the values for which `now` returns another, which must not be in the set. Ids stay
+    /// the same.
+    pub(crate) fn replace(&mut self, now: impl Fn(&T) -> Option<T>) {
+        let Self { values, index } = self;
+        let mut is_changed = false;
+        for value in &mut *values {
+            if let Some(other) = now(value) {
+                *value = other;
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            *index = Index::default();
+            for (at, value) in values.iter().enumerate() {
+                index.find_or_add(at, value, |at| values.get(at));
+            }
+        }
+    }
+
     pub(crate) fn get<I: Id>(&self, id: I) -> Option<&T> {
         self.values.get(id.index())
     }

@@ -8,7 +8,8 @@ use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::{Description, Entry, RecordedEvent};
 use tare_format::record::{RawRecord, Sample, kind};
 use tare_replay::{
-    CodeAddress, Error, Machine, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
+    CodeAddress, Error, Machine, ProfileOptions, ProfileSink, Replay, ReplayOptions, Replayed,
+    SampleDetail, SampleSink, SampleSinkOptions, Sink,
 };
 
 const IP: u64 = 1;
@@ -107,15 +108,25 @@ fn replayed(
     description: &Description,
     records: &[PushedRecord],
 ) -> (ReplayedSamples, Replay) {
-    let mut replay = Replay::new(ReplayOptions { detail, ..ReplayOptions::default() });
     let mut seen = ReplayedSamples::default();
+    let replay = replay_into(&mut seen, detail, description, records);
+    (seen, replay)
+}
+
+fn replay_into(
+    seen: &mut impl Sink<Error = Error>,
+    detail: SampleDetail,
+    description: &Description,
+    records: &[PushedRecord],
+) -> Replay {
+    let mut replay = Replay::new(ReplayOptions { detail, ..ReplayOptions::default() });
     for (offset, PushedRecord { kind, misc, body }) in (0..).zip(records) {
         let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
         let entry = Entry { offset, record, description, payload: None };
-        assert!(replay.push(&entry, &mut seen).unwrap().is_continue());
+        assert!(replay.push(&entry, seen).unwrap().is_continue());
     }
-    replay.finish(description, &mut seen).unwrap();
-    (seen, replay)
+    replay.finish(description, seen).unwrap();
+    replay
 }
 
 /// Returns the ring buffers of three CPUs, in which threads start, are named and are sampled at
@@ -133,6 +144,42 @@ fn rings() -> [Vec<PushedRecord>; 3] {
         rings[usize::try_from(step * 7 % 3).unwrap()].push(record);
     }
     rings
+}
+
+/// As in perf. A thread that starts with the number of an unnamed one is another thread.
+#[test]
+fn samples_before_the_first_name_of_a_thread_have_it_too() {
+    let name = |name: &[u8; 8], tid, time_ns| comm(tid, name, time_ns);
+    let records = [
+        sample(7, 1, 0, &[]),
+        sample(8, 2, 0, &[]),
+        sample(9, 3, 0, &[]),
+        name(b"first\0\0\0", 7, 4),
+        sample(7, 5, 0, &[]),
+        name(b"second\0\0", 7, 6),
+        sample(7, 7, 0, &[]),
+        fork(8, 7, 8),
+        name(b"child\0\0\0", 8, 9),
+        round(),
+    ];
+    let description = description(0, 0);
+    let expected = [&b"first"[..], b":8", b":9", b"first", b"second"];
+    let mut sink = SampleSink::new(SampleSinkOptions::default(), &description);
+    replay_into(&mut sink, SampleDetail::default(), &description, &records);
+    let (profile, samples) = sink.tables();
+    let task = |sample: tare_profile::StoredSample| samples.task(sample.task).unwrap();
+    let names: Vec<_> = samples.iter().map(|sample| profile.string(task(sample).comm)).collect();
+    assert_eq!(names, expected);
+
+    let mut sink = ProfileSink::new(&ProfileOptions::default(), &description).unwrap();
+    replay_into(&mut sink, SampleDetail::default(), &description, &records);
+    let mut names: Vec<_> = sink
+        .profile()
+        .rows()
+        .map(|(row, weight)| (sink.profile().string(row.comm.unwrap()), weight.samples))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, [(&b":8"[..], 1), (b":9", 1), (b"first", 2), (b"second", 1)]);
 }
 
 /// The kernel numbers all tasks outside of the recorder's pid namespace 0, as it does the idle

@@ -149,6 +149,20 @@ impl SampleStore {
         id
     }
 
+    /// Replaces the name that the samples of certain threads have so far.
+    pub fn replace_comm(
+        &mut self,
+        is_of: impl Fn(ThreadId) -> bool,
+        before: StringId,
+        now: StringId,
+    ) {
+        self.last_task = None;
+        self.tasks.replace(|task| {
+            let is_replaced = task.comm == before && is_of(task.thread);
+            is_replaced.then_some(SampledTask { comm: now, ..*task })
+        });
+    }
+
     /// Adds a location; equal locations have the same id.
     pub fn add_location(&mut self, location: SampleLocation) -> LocationId {
         self.locations.insert(location)

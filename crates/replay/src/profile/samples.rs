@@ -81,11 +81,15 @@ impl Sink for SampleSink {
 
     fn record(
         &mut self,
-        _machine: &mut Machine,
+        machine: &mut Machine,
         record: &Replayed<'_, Record<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
-        if let Record::Namespaces(namespaces) = record.fields {
-            self.details.learn_namespaces(namespaces);
+        match record.fields {
+            Record::Namespaces(namespaces) => self.details.learn_namespaces(namespaces),
+            Record::Comm(comm) => self.name_earlier_samples(machine, comm.tid),
+            // Earlier samples with this id are of another thread.
+            Record::Fork(task) => _ = self.threads.take_unnamed(task.tid),
+            _ => {}
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -168,6 +172,17 @@ impl SampleSink {
         }
         let (location, offset) = self.add_location(machine, sample, pid);
         self.samples.push(&kept(location, offset));
+    }
+
+    /// Gives a thread's samples without a name the one that it has now.
+    fn name_earlier_samples(&mut self, machine: &Machine, tid: i32) {
+        if let Some(unnamed) = self.threads.take_unnamed(tid)
+            && let Some(comm) = machine.comm(tid)
+        {
+            let name = self.threads.add_name(&mut self.profile, comm);
+            let is_same = |thread| self.profile.thread(thread).is_some_and(|of| of.tid == tid);
+            self.samples.replace_comm(is_same, unnamed, name);
+        }
     }
 
     /// Keeps a sample's branches. As in perf, the target of a branch is its place in code.

@@ -105,8 +105,15 @@ impl Sink for ProfileSink {
     ) -> Result<ControlFlow<()>, Error> {
         self.events.learn(&mut self.profile, record.description);
         match record.fields {
-            Record::Comm(comm) => self.rename(machine, comm.tid),
-            Record::Fork(task) => self.rename(machine, task.tid),
+            Record::Comm(comm) => {
+                self.name_earlier_samples(machine, comm.tid);
+                self.rename(machine, comm.tid);
+            }
+            Record::Fork(task) => {
+                // Earlier samples with this id are of another thread.
+                self.threads.take_unnamed(task.tid);
+                self.rename(machine, task.tid);
+            }
             Record::Namespaces(namespaces) => self.details.learn_namespaces(namespaces),
             Record::Read => self.add_task_count(machine, record),
             Record::EventUpdate(update) => {
@@ -360,6 +367,16 @@ impl ProfileSink {
         self.compare_counts(description, ledger.as_ref());
         let blocks = self.block_cycles.map(BlockCycles::into_blocks).unwrap_or_default();
         ProfileSummary { profile: self.profile, description: description.clone(), ledger, blocks }
+    }
+
+    /// Gives a thread's samples without a name the one that it has now.
+    fn name_earlier_samples(&mut self, machine: &Machine, tid: i32) {
+        if let Some(unnamed) = self.threads.take_unnamed(tid)
+            && let Some(comm) = machine.comm(tid)
+        {
+            let name = self.threads.add_name(&mut self.profile, comm);
+            self.profile.replace_comm(tid, unnamed, name);
+        }
     }
 
     /// Takes over the name that a thread has now.

@@ -14,6 +14,8 @@ pub(super) struct ThreadTable {
     last: Option<((i32, i32), usize)>,
     /// The last name of each thread.
     last_comms: HashMap<i32, StringId, foldhash::fast::RandomState>,
+    /// The names `:TID` of threads with samples but no name so far.
+    unnamed: HashMap<i32, StringId, foldhash::fast::RandomState>,
     /// Whether numbers in names are shown as `<N>`.
     folds_numbers: bool,
 }
@@ -68,7 +70,11 @@ impl ThreadTable {
         }
         let comm = match thread.and_then(crate::Thread::comm) {
             Some(comm) => self.add_name(profile, comm),
-            None => self.add_name(profile, format!(":{tid}").as_bytes()),
+            None => {
+                let comm = self.add_name(profile, format!(":{tid}").as_bytes());
+                self.unnamed.insert(tid, comm);
+                comm
+            }
         };
         let id = profile.add_thread(Thread { pid, tid });
         profile.name_thread(id, comm);
@@ -106,6 +112,12 @@ impl ThreadTable {
             known.rows.rotate_right(1);
             known.rows[0] = Some((event, cpu, row));
         }
+    }
+
+    /// Returns the name `:TID` of a thread's samples so far, if it had no name until now. As in
+    /// perf, its first COMM record names them too (`thread__set_comm`).
+    pub(super) fn take_unnamed(&mut self, tid: i32) -> Option<StringId> {
+        self.unnamed.remove(&tid)
     }
 
     /// Sets the last name of a thread.
@@ -150,6 +162,18 @@ mod tests {
         assert_eq!(folded(b"sh"), "sh");
         assert_eq!(folded(b""), "");
         assert_eq!(folded(b":4711"), ":<N>");
+    }
+
+    #[test]
+    fn the_name_of_an_unnamed_thread_is_replaced_once() {
+        let mut machine = machine_with(&[]);
+        let mut profile = Profile::default();
+        let mut threads = ThreadTable::default();
+        let (_, unnamed) = threads.find(&mut profile, &machine, 1, 2);
+        assert_eq!(threads.take_unnamed(2), Some(unnamed.comm));
+        rename(&mut machine, 2, b"sh");
+        threads.find(&mut profile, &machine, 1, 2);
+        assert_eq!(threads.take_unnamed(2), None);
     }
 
     #[test]
