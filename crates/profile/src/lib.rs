@@ -49,7 +49,7 @@ pub use ids::{
     TaskId, ThreadId,
 };
 pub use key::{FunctionKey, SortKey, short_name};
-pub use losses::{Gap, Losses, OffCpuChains};
+pub use losses::{Gap, InStep, Losses, OffCpuChains};
 pub use profile::{Profile, ReplacedRows};
 pub use rows::Row;
 pub use samples::{

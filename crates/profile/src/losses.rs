@@ -44,6 +44,8 @@ pub struct Losses {
     /// The missing source of symbols that would name the largest share of an event's samples;
     /// `None` below 5%.
     pub unnamed: Option<NamingAdvice>,
+    /// A function that keeps step with the sampling period.
+    pub in_step: Option<InStep>,
     /// Samples whose deferred user call chain never arrived.
     pub missing_user_chains: u64,
     /// The share of off-CPU time with complete call chains.
@@ -60,6 +62,20 @@ pub struct Losses {
     pub unread_bytes: u64,
     /// Whether the recorder was killed before it wrote the size of the data.
     pub is_unfinished: bool,
+}
+
+/// A function that repeats itself with the sampling period of a clock, or a part or multiple of
+/// it. Its share may depend on the sampling rate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InStep {
+    /// The function.
+    pub function: String,
+    /// The command of the thread that ran it.
+    pub command: String,
+    /// The thread's id.
+    pub tid: i32,
+    /// The sampling period in nanoseconds.
+    pub period_ns: u64,
 }
 
 /// Off-CPU time with copied user stacks.
@@ -84,7 +100,7 @@ pub struct Gap {
 
 impl Losses {
     /// Whether nothing is missing. Chains that lack frame pointers, samples without a function,
-    /// off-CPU time, and stacks that were unwound completely don't count.
+    /// functions in step with the period, off-CPU time, and stacks that were unwound completely don't count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding {
@@ -96,12 +112,14 @@ impl Losses {
             TruncatedChains { stacks: self.truncated_chains.stacks, ..TruncatedChains::default() };
         let frame_pointers = self.frame_pointers.clone();
         let unnamed = self.unnamed.clone();
+        let in_step = self.in_step.clone();
         *self
             == Self {
                 unwinding,
                 truncated_chains,
                 frame_pointers,
                 unnamed,
+                in_step,
                 off_cpu: self.off_cpu,
                 ..Self::default()
             }

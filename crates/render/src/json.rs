@@ -68,6 +68,8 @@ struct Losses<'a> {
     frame_pointers: Option<BrokenChains<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unnamed: Option<NamingAdviceJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_step: Option<InStepJson<'a>>,
     missing_user_chains: u64,
     off_cpu_ns: u64,
     off_cpu_whole_ns: u64,
@@ -310,6 +312,15 @@ struct NamingAdviceJson<'a> {
     remedy: &'a str,
 }
 
+/// A function in step with the sampling period.
+#[derive(Debug, Serialize)]
+struct InStepJson<'a> {
+    function: &'a str,
+    comm: &'a str,
+    tid: i32,
+    period_ns: u64,
+}
+
 fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
     Losses {
         lost_records: losses.lost_records,
@@ -330,6 +341,12 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
         frame_pointers: losses.frame_pointers.as_ref().map(BrokenChains::new),
         unnamed: losses.unnamed.as_ref().and_then(|unnamed| {
             Some(NamingAdviceJson { percent: unnamed.percent, remedy: unnamed.remedy.as_deref()? })
+        }),
+        in_step: losses.in_step.as_ref().map(|in_step| InStepJson {
+            function: &in_step.function,
+            comm: &in_step.command,
+            tid: in_step.tid,
+            period_ns: in_step.period_ns,
         }),
         missing_user_chains: losses.missing_user_chains,
         off_cpu_ns: losses.off_cpu.ns,

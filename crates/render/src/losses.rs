@@ -1,7 +1,7 @@
 //! A recording's losses in words, for all outputs.
 
 use tare_format::printable;
-use tare_profile::{Losses, MissingSymbols, OffCpuChains};
+use tare_profile::{InStep, Losses, MissingSymbols, OffCpuChains};
 
 use crate::plural::{agreeing, plural};
 use crate::unwinding;
@@ -97,7 +97,21 @@ fn naming_lines(losses: &Losses) -> impl Iterator<Item = String> {
     let off_cpu = off_cpu_line(losses.off_cpu);
     let mappings = dropped_mappings_line(losses.left_out_mappings);
     let jitdumps = untimed_jitdumps_line(losses.untimed_jitdumps);
-    [mappings, jitdumps, remedy_line(losses), off_cpu].into_iter().flatten()
+    let in_step = losses.in_step.as_ref().map(in_step_line);
+    [mappings, jitdumps, remedy_line(losses), in_step, off_cpu].into_iter().flatten()
+}
+
+/// Returns a line about a function in step with the sampling period, with a rate whose period is no
+/// simple multiple.
+fn in_step_line(in_step: &InStep) -> String {
+    let InStep { function, command, tid, period_ns } = in_step;
+    let hz = (1.382 * 1e9 / *period_ns as f64).round().max(1.0);
+    format!(
+        "{} of {} ({tid}) repeats itself in step with the sampling period of {:.3} ms, so its share may depend on the rate: compare with -F {hz}",
+        printable(function.as_bytes()),
+        printable(command.as_bytes()),
+        *period_ns as f64 / 1e6
+    )
 }
 
 /// Returns the share of off-CPU time with complete call chains.
@@ -180,6 +194,24 @@ pub(crate) fn unread_lines(losses: &Losses) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_in_step_with_the_period_is_named_with_another_rate() {
+        let in_step = InStep {
+            function: "step".to_owned(),
+            command: "prog".to_owned(),
+            tid: 12,
+            period_ns: 1_001_001,
+        };
+        let losses = Losses { in_step: Some(in_step), ..Losses::default() };
+        assert_eq!(
+            loss_lines(&losses),
+            [
+                "step of prog (12) repeats itself in step with the sampling period of 1.001 ms, so its share may depend on the rate: compare with -F 1381"
+            ]
+        );
+        assert!(losses.is_empty(), "nothing is missing");
+    }
 
     #[test]
     fn nouns_and_verbs_agree_with_counts() {

@@ -98,12 +98,14 @@ impl AttrDefaults<'_> {
         }
         // With this field and a fixed period, the kernel samples a software event at every
         // occurrence, whatever the period (`perf_swevent_event`). A fixed period needs no field
-        // anyway.
+        // anyway, except that of a clock, which differs between a task and its children
+        // (`varied_period`).
+        let is_clock = super::is_clock(&event.attr) && rate != Sampled::None;
         let fixed_by_software = matches!(rate, Sampled::Period(_)) && is_software(event);
         let asked = self.sampling.fields & u64::from(abi::PERF_SAMPLE_PERIOD) != 0;
         set(
             abi::PERF_SAMPLE_PERIOD,
-            matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software,
+            is_clock || matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software,
         );
         // The address of a tracepoint is the same in all samples, and its name says as much.
         let says_where = event.attr.kind != abi::PERF_TYPE_TRACEPOINT || rate != Sampled::Period(1);

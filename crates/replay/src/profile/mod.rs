@@ -10,6 +10,7 @@ mod lines;
 mod samples;
 mod sink;
 mod stacks;
+mod steps;
 mod task_counts;
 mod threads;
 mod unnamed;

@@ -298,6 +298,9 @@ impl ProfileSink {
             keeps_callers: options.keeps_callers,
         };
         let leaf = stacks.as_mut().and_then(|stacks| stacks.find_leaf(profile, machine, sample));
+        if let Some(stacks) = stacks {
+            stacks.steps.add(sample, row.thread, leaf);
+        }
         let stack =
             stacks.as_mut().and_then(|stacks| stacks.add_stack(profile, machine, sample, limit));
         // Only frames of call chains can have inlined functions.
@@ -361,8 +364,9 @@ impl ProfileSink {
         self.profile.losses.own_samples = own_threads.remove_rows(&mut self.profile);
         let rows = self.profile.rows().map(|(row, weight)| (row.event, row.leaf, weight));
         let stacks = self.stacks.as_ref();
-        self.profile.losses.unnamed =
-            stacks.and_then(|stacks| stacks.frames.missing.largest(&self.profile, rows));
+        let unnamed = stacks.and_then(|stacks| stacks.frames.missing.largest(&self.profile, rows));
+        let in_step = stacks.and_then(|stacks| stacks.steps.find(&self.profile));
+        self.profile.losses = Losses { unnamed, in_step, ..self.profile.losses };
         let ledger = own_threads.into_ledger();
         self.compare_counts(description, ledger.as_ref());
         let blocks = self.block_cycles.map(BlockCycles::into_blocks).unwrap_or_default();

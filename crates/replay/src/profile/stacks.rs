@@ -5,6 +5,7 @@ use tare_profile::{FrameId, FramePointers, Profile, StackId};
 
 use super::frame_pointers::BrokenChains;
 use super::frames::FrameTable;
+use super::steps::StepSamples;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
@@ -44,6 +45,7 @@ pub(super) struct CallStacks {
     /// The call chain of the current sample.
     chain: Vec<CodeAddress>,
     broken: BrokenChains,
+    pub(super) steps: StepSamples,
     /// See [`ProfileOptions::marks_truncated`](super::ProfileOptions::marks_truncated).
     marks_truncated: bool,
 }
@@ -51,7 +53,8 @@ pub(super) struct CallStacks {
 impl CallStacks {
     pub(super) fn new(frames: FrameTable) -> Self {
         let broken = BrokenChains::default();
-        Self { frames, chain: Vec::new(), broken, marks_truncated: false }
+        let steps = StepSamples::default();
+        Self { frames, chain: Vec::new(), broken, steps, marks_truncated: false }
     }
 
     /// Sets whether truncated call chains get a frame that says so.
@@ -80,7 +83,7 @@ impl CallStacks {
         limit: ChainLimit,
     ) -> Option<StackId> {
         sample.fields.callchain?;
-        let Self { frames, chain, broken, marks_truncated } = self;
+        let Self { frames, chain, broken, marks_truncated, .. } = self;
         machine.callchain(sample, limit.to_read(), chain);
         limit.shorten(chain);
         let pid = sample.fields.head.pid.unwrap_or(-1);
