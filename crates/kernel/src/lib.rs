@@ -20,6 +20,7 @@ pub mod fake;
 pub mod file_identity;
 pub mod file_view;
 pub mod file_window;
+pub mod foreign_folder;
 pub mod functions;
 pub mod heap;
 pub mod histogram;

@@ -14,15 +14,13 @@ mod jit;
 mod store;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use object::ReadCache;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
 use tare_format::Endian;
 use tare_format::file::writer::BuildId;
 use tare_format::ledger::KeptBinaries;
@@ -33,6 +31,7 @@ use tare_kernel::host::Host;
 pub(crate) use self::jit::JitFile;
 use self::store::{StorageKind, Store};
 use crate::describe::elf_build_id;
+use crate::process_file::{open_in_root, open_regular};
 
 /// Limit on the files held open. Further files are opened again at the end.
 const HELD: usize = 256;
@@ -212,9 +211,9 @@ fn open(host: &Host, binary: &Binary) -> Option<File> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let here = || host.path(path.to_str()?).to_str().map(PathBuf::from);
     let is_it = |file: &File| is_expected(file, &binary.expected);
-    let by_path = |path: PathBuf| regular(&path).ok();
+    let by_path = |path: PathBuf| open_regular(&path).ok();
     None.or_else(|| by_path(here()?).filter(is_it))
-        .or_else(|| in_root(&process.join("root"), path).ok().filter(is_it))
+        .or_else(|| open_in_root(&process.join("root"), path).ok().filter(is_it))
         .or_else(|| by_path(process.join(format!("map_files/{start:x}-{end:x}"))).filter(is_it))
         .or_else(|| by_path(process.join("exe")).filter(is_it))
 }
@@ -227,28 +226,4 @@ fn is_expected(file: &File, expected: &Expected) -> bool {
                 && elf_build_id(&ReadCache::new(file)).is_some_and(|found| found == *id)
         }
     }
-}
-
-/// Opens a regular file. Other kinds are refused before they are opened, since that may wait or
-/// trigger a device.
-fn regular(path: &Path) -> io::Result<File> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut open = OpenOptions::new();
-    open.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0)).open(path)
-}
-
-/// Opens the path as seen from a process's root.
-fn in_root(root: &Path, path: &Path) -> io::Result<File> {
-    let folder = File::open(root)?;
-    let open = |flags| {
-        let flags = flags | OFlags::CLOEXEC;
-        rustix::fs::openat2(&folder, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
-    };
-    if !File::from(open(OFlags::PATH)?).metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
 }

@@ -97,6 +97,7 @@ pub mod output;
 pub mod own_file;
 mod own_threads;
 pub mod plan;
+mod process_file;
 mod recorder;
 mod recording;
 pub mod registers;

@@ -20,6 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use object::read::ReadCache;
+use tare_kernel::foreign_folder::find_foreign_folder;
 
 use crate::dso::BuildId;
 use crate::elf;
@@ -238,6 +239,9 @@ impl Debuginfod {
     /// Creates the directory of a build id; `None` if it can't be created, or if it or the cache
     /// belongs to another user or can be written by one.
     fn make_folder(&self, folder: &Path) -> Option<()> {
+        if find_foreign_folder(&self.cache).is_some() {
+            return None;
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         for folder in [&self.cache, folder] {
             let meta = std::fs::symlink_metadata(folder).ok()?;

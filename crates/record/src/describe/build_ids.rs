@@ -19,6 +19,8 @@ use tare_kernel::file_identity::FileIdentity;
 use tare_kernel::host::Host;
 use tare_kernel::{procfs, pseudo_file};
 
+use crate::process_file::{open_in_root, open_regular};
+
 /// The kernel's name in recordings.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
@@ -177,14 +179,13 @@ fn mapped_build_id(
     path: &str,
     identity: Option<FileIdentity>,
 ) -> Option<Vec<u8>> {
-    let places = [host.path(path), host.path(&format!("/proc/{pid}/root{path}"))];
-    let files = places.into_iter().filter_map(|place| File::open(place).ok());
-    let is_it = |file: &File| {
-        file.metadata().is_ok_and(|meta| meta.is_file())
-            && identity.is_none_or(|identity| identity.is_of(file))
+    let is_it = |file: &File| identity.is_none_or(|identity| identity.is_of(file));
+    let here = open_regular(&host.path(path)).ok().filter(is_it);
+    let in_root = || {
+        let root = host.path(&format!("/proc/{pid}/root"));
+        open_in_root(&root, Path::new(path)).ok().filter(is_it)
     };
-    let file = files.into_iter().find(is_it)?;
-    elf_build_id(&ReadCache::new(file))
+    elf_build_id(&ReadCache::new(here.or_else(in_root)?))
 }
 
 fn vdso_build_id() -> Option<Vec<u8>> {
@@ -231,4 +232,26 @@ fn find<H: FileHeader<Endian = Endianness>>(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A process can map a file, and put a FIFO in its place.
+    #[test]
+    fn a_fifo_at_a_mapped_path_ends_no_recording_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+        let (done, read) = channel();
+        std::thread::spawn(move || {
+            let pid = i32::try_from(std::process::id()).unwrap();
+            done.send(mapped_build_id(&Host::default(), pid, path.to_str().unwrap(), None))
+        });
+        assert_eq!(read.recv_timeout(Duration::from_secs(30)), Ok(None));
+    }
 }

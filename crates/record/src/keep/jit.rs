@@ -87,3 +87,25 @@ fn is_trusted(file: &File, wanted: &JitFile) -> bool {
         meta.is_file() && meta.len() <= LARGEST && is_theirs && can_read
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_the_processs_user_may_not_read_is_not_kept() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let own = file.as_file().metadata().unwrap().uid();
+        let is_kept = |mode, uid| {
+            file.as_file().set_permissions(PermissionsExt::from_mode(mode)).unwrap();
+            let process = JitProcess { uid, ..JitProcess::default() };
+            let path = b"/tmp/perf-7.map".to_vec();
+            is_trusted(file.as_file(), &JitFile { process, path, name: "perf.map".to_owned() })
+        };
+        assert!(is_kept(0o600, own));
+        assert!(!is_kept(0o600, own + 1) && !is_kept(0o640, own + 1));
+        assert!(is_kept(0o644, own + 1), "everyone may read it");
+    }
+}

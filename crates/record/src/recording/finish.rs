@@ -8,6 +8,7 @@ use tare_format::ledger::Ledger;
 use tare_kernel::cgroup::CpuTime;
 
 use super::{Recording, cost, followed, ledger, recount};
+use crate::capture::jit::JitProcesses;
 use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
 use crate::output::{Closing, OutputStats};
@@ -55,7 +56,8 @@ impl Recording {
         }
         let mut emit = |bytes: &[u8]| {
             self.capture.shared.see_mappings(bytes);
-            self.capture.shared.append(&[bytes])
+            let note = self.capture.shared.with_jit(JitProcesses::take_note);
+            self.capture.shared.append(&[&note, bytes])
         };
         match self.session.synthesize(&existing, &mut emit) {
             Err(RecordError::Output(error)) => {

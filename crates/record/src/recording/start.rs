@@ -195,9 +195,6 @@ impl Recording {
         shared.with_output(|output| output.begin(description))?;
         shared.append(&[&note::encode(&account.ledger.to_note())?])?;
         self.describe_existing()?;
-        self.capture
-            .shared
-            .append(&[&self.capture.shared.with_jit(JitProcesses::take_note_of_all)])?;
         self.capture.shared.append(&[&FINISHED_INIT])?;
         self.capture.shared.flush()?;
         self.capture.shared.with_output(|output| {
@@ -224,7 +221,9 @@ impl Recording {
         let mut emit = |bytes: &[u8]| {
             shared.see_mappings(bytes);
             shared.with_processes(|processes| processes.describe(bytes));
-            shared.append(&[bytes])
+            // A reader opens a jitdump when it reads the mapping, if it knows the process's user.
+            let note = shared.with_jit(JitProcesses::take_note);
+            shared.append(&[&note, bytes])
         };
         let there = match &targets.tasks.existing {
             Some(existing) if !session.options.synthesize.at_the_end => {

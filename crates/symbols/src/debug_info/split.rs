@@ -40,7 +40,7 @@ impl SplitFiles {
         let package = self.package.get_or_init(|| {
             let mut path = near.as_os_str().to_owned();
             path.push(".dwp");
-            open(options, near, Path::new(&path)).filter(DebugFile::is_package)
+            open(options, near, Path::new(&path), DebugFile::is_package)
         });
         let of_package = || {
             let package = package.as_ref()?.package().ok()?;
@@ -48,8 +48,11 @@ impl SplitFiles {
             unit(Rc::new(dwarf), skeleton, id, number)
         };
         let found = of_package().or_else(|| {
-            let open =
-                || paths(options, near, skeleton).iter().find_map(|path| open(options, near, path));
+            let has_unit = |file: &DebugFile| find_front(&file.split(), id).is_some();
+            let open = || {
+                let mut paths = paths(options, near, skeleton).into_iter();
+                paths.find_map(|path| open(options, near, &path, has_unit))
+            };
             let mut dwarf = self.files.get_or_init(number, open).as_ref()?.split();
             dwarf.make_dwo(&skeleton.dwarf);
             unit(Rc::new(dwarf), skeleton, id, number)
@@ -64,11 +67,19 @@ impl SplitFiles {
     }
 }
 
-fn open(options: &SymbolOptions, near: &Path, path: &Path) -> Option<DebugFile> {
+/// Opens a file if it is the wanted one. Only then is it a used file, which an archive gets: the
+/// program chooses the path, or can put a link there.
+fn open(
+    options: &SymbolOptions,
+    near: &Path,
+    path: &Path,
+    is_wanted: impl Fn(&DebugFile) -> bool,
+) -> Option<DebugFile> {
     let file = search::open(path).ok()?;
+    let debug = DebugFile::open(&file, path).ok().filter(is_wanted)?;
     options.note_at(path, used::file(&file));
     options.note_beside(near, path, used::file(&file));
-    DebugFile::open(&file, path).ok()
+    Some(debug)
 }
 
 /// Returns where the file of a unit may be: its recorded path, and beside the file that contains
@@ -92,6 +103,13 @@ fn unit<'d>(
     id: DwoId,
     number: u32,
 ) -> Option<UnitOf<'d>> {
+    let mut unit = find_front(&dwarf, id)?.unit;
+    unit.copy_relocated_attributes(&skeleton.unit);
+    Some(UnitOf { place: DwarfFile::Split(number), dwarf, unit: Rc::new(unit) })
+}
+
+/// Finds the unit with an id.
+fn find_front<'d>(dwarf: &Dwarf<Slice<'d>>, id: DwoId) -> Option<Front<'d>> {
     // Limit on the units whose first entry is read. Before DWARF 5 the id is there, not in the
     // header, and a file normally has one such unit.
     const LOOKED_AT: usize = 16;
@@ -99,18 +117,16 @@ fn unit<'d>(
         UnitType::SplitCompilation(found) => found != id,
         kind => kind != UnitType::Compilation,
     };
-    let tables = AbbreviationTables::for_units(&dwarf);
+    let tables = AbbreviationTables::for_units(dwarf);
     let mut headers = dwarf.units();
     let mut looked_at = 0;
     while let Ok(Some(header)) = headers.next() {
         if is_other(header.type_()) {
             continue;
         }
-        let front = Front::read(&dwarf, header, tables.get(&dwarf, &header)?)?;
+        let front = Front::read(dwarf, header, tables.get(dwarf, &header)?)?;
         if front.unit.dwo_id == Some(id) {
-            let mut unit = front.unit;
-            unit.copy_relocated_attributes(&skeleton.unit);
-            return Some(UnitOf { place: DwarfFile::Split(number), dwarf, unit: Rc::new(unit) });
+            return Some(front);
         }
         looked_at += 1;
         if looked_at == LOOKED_AT {

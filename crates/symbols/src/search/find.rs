@@ -214,7 +214,7 @@ pub(crate) fn alternatives<'a>(
     let places = named.into_iter().map(FileLocation::Path).chain(by_id);
     places
         .filter_map(|place| FoundFile::open(place).ok())
-        .filter(move |found| found.build_id == build_id)
+        .filter(move |found| found.build_id.is_some() && found.build_id == build_id)
         .inspect(move |found| note_debug(options, None, found))
 }
 

@@ -310,6 +310,29 @@ fn a_program_cannot_have_other_files_archived_as_its_sources() {
     assert!(!shown[1].contains("key"), "{}", shown[1]);
 }
 
+/// A program names its split debug info, and can put a link beside itself.
+#[test]
+fn a_program_cannot_have_other_files_archived_as_its_debug_info() {
+    for flags in [&["-g", "-gsplit-dwarf"][..], &["-g"]] {
+        let recorded = RecordedProgram { folder: tempfile::tempdir().unwrap() };
+        let path = recorded.path();
+        let Some(_) = compile(path, INLINED, "spin", flags) else { return };
+        std::fs::write(path.join("secret"), "key\n".repeat(50)).unwrap();
+        recorded.sh(
+            "for dwo in *.dwo; do [ -e $dwo ] && ln -sf secret $dwo; done; ln -s secret spin.dwp",
+        );
+        let output = recorded.tare("record -q -g -e cpu-clock -o perf.data -- ./spin");
+        if !output.status.success() {
+            return println!("skipped: can't record here: {}", stderr(&output));
+        }
+        let output = recorded.tare("archive perf.data -o all.tar.zst");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let unpacked =
+            recorded.sh("tar --zstd -xOf all.tar.zst | grep -a -c '^key$' || true").stdout;
+        assert_eq!(String::from_utf8_lossy(&unpacked).trim(), "0", "{flags:?}");
+    }
+}
+
 /// A program of 20 kB of blocks and 700 MB of length.
 #[test]
 fn an_archive_of_a_sparse_program_can_be_read() {

@@ -3,14 +3,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::support::{is_root, stderr, tare};
+use crate::support::{ProcessGuard, is_root, stderr, tare};
 
-/// Runs one piece of code for a second. A jitdump gives it one name for the first half of that
-/// time, and another for the second half.
+/// Runs one piece of code for a second, or for twice the milliseconds of the second argument. A
+/// jitdump gives it one name for the first half of that time, and another for the second half.
 const REPLACES: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <stdint.h>
 #include <fcntl.h>
@@ -51,10 +53,11 @@ int main(int argc, char **argv) {
     mprotect(at, 4096, PROT_READ | PROT_EXEC);
     __builtin___clear_cache(at, at + 4096);
     const char *names[] = { "compiled_first", "compiled_later" };
+    uint64_t half = argc > 2 ? atol(argv[2]) * 1000000ull : 500000000;
     for (int i = 0; i < 2; i++) {
         if (i) lines(dump, at);
         load(dump, at, i, names[i]);
-        for (uint64_t end = ns(CLOCK_MONOTONIC) + 500000000; ns(CLOCK_MONOTONIC) < end;)
+        for (uint64_t end = ns(CLOCK_MONOTONIC) + half; ns(CLOCK_MONOTONIC) < end;)
             ((void (*)(unsigned long))at)(2000000);
     }
     return 0;
@@ -242,12 +245,52 @@ fn dumps_of_the_processs_user_are_believed() {
         return println!("skipped: no setpriv");
     }
     assert!(share(&report(&file), "compiled_") > 50.0, "{}", report(&file));
-    let dumps = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let dump = dumps.into_iter().find(|path| path.extension().is_some_and(|end| end == "dump"));
-    std::os::unix::fs::chown(dump.unwrap(), Some(65533), None).unwrap();
+    let dump = find_dump(folder.path()).unwrap();
+    std::os::unix::fs::chown(dump, Some(65533), None).unwrap();
     let report = report(&file);
     assert!(!report.contains("compiled_"), "another user's");
     assert!(report.contains("the perf map or jitdump is not trusted"), "{report}");
+}
+
+/// Returns the first jitdump in a folder.
+fn find_dump(folder: &Path) -> Option<PathBuf> {
+    let mut dumps = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    dumps.find(|path| path.extension().is_some_and(|end| end == "dump"))
+}
+
+/// The recorder describes the mapping of the dump, without a time, so the reader opens the dump as
+/// soon as it reads that. It must know the process's user by then.
+#[test]
+fn dumps_mapped_before_the_recording_are_believed() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile(folder.path());
+    let file = folder.path().join("perf.data");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), everyone).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let command = command.arg(&binary).arg(folder.path()).arg("600000").stdin(Stdio::null());
+    let Ok(is_there) = Command::new("setpriv").arg("--version").output() else {
+        return println!("skipped: no setpriv");
+    };
+    assert!(is_there.status.success());
+    let process = ProcessGuard::spawn(command);
+    let end = Instant::now() + Duration::from_secs(60);
+    let has_code =
+        || find_dump(folder.path()).is_some_and(|dump| dump.metadata().unwrap().len() > 100);
+    while !has_code() {
+        assert!(Instant::now() < end, "the process writes its dump");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = process.id().to_string();
+    if record(&file, &["-p", &pid], Command::new("sleep").arg("1")).is_none() {
+        return;
+    }
+    let report = report(&file);
+    assert!(share(&report, "compiled_first") > 50.0, "{report}");
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! `tare record --keep-binaries`: symbols of files that are deleted, rebuilt, or not visible from
 //! here.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::support::{is_root, stderr, tare};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{ProcessGuard, is_root, stderr, tare};
 use crate::symbols::{SPIN, build_id, compile, names};
 
 /// Records a shell command in a folder.
@@ -135,4 +139,63 @@ fn nothing_is_kept_in_a_folder_of_others() {
     let said = stderr(&output);
     assert!(output.status.code() == Some(125) && said.contains("others can write"), "{said}");
     assert_eq!(std::fs::read_dir(&open).unwrap().count(), 0);
+}
+
+/// Appends data in 60,000 pieces of 4 KiB with holes between them, which takes long to copy.
+fn append_pieces(binary: &Path) {
+    let file = std::fs::OpenOptions::new().write(true).open(binary).unwrap();
+    for piece in 0..60_000_u64 {
+        file.write_all_at(&[1; 4096], (1 << 20) + piece * 12_288).unwrap();
+    }
+}
+
+/// Whether a file that isn't whole so far is in a folder or below it.
+fn has_unfinished(folder: &Path) -> bool {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        has_unfinished(&entry.path()) || name.to_string_lossy().starts_with("elf.")
+    })
+}
+
+fn interrupt(process: &Child) {
+    kill_process(Pid::from_child(process), Signal::INT).unwrap();
+}
+
+/// The first signal ends the sampling, the second one the copies.
+#[test]
+fn a_second_signal_ends_the_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let waits = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts(\"ready\"); fflush(stdout); for (;;) pause(); }\n";
+    let Some(binary) = compile(folder.path(), waits, "waits", &["-Wl,--build-id=sha1"]) else {
+        return;
+    };
+    append_pieces(&binary);
+    let mut record = tare();
+    record.args(["record", "-e", "cpu-clock", "-o", "perf.data"]).current_dir(folder.path());
+    record.arg(format!("--keep-binaries={}", kept.display())).arg("--").arg(&binary);
+    record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut recorder = ProcessGuard::spawn(&mut record);
+    let mut line = String::new();
+    BufReader::new(recorder.take_stdout()).read_line(&mut line).unwrap();
+    if line != "ready\n" {
+        return println!("skipped: can't record here");
+    }
+    // The recorder reads the mapping within a flush interval.
+    std::thread::sleep(Duration::from_millis(600));
+    interrupt(&recorder);
+    let end = Instant::now() + Duration::from_secs(60);
+    while !has_unfinished(&kept) {
+        assert!(Instant::now() < end, "the copy begins");
+        if recorder.try_wait().unwrap().is_some() {
+            return println!("skipped: the copy was done at once");
+        }
+    }
+    interrupt(&recorder);
+    recorder.wait_for_exit();
+    let mut said = String::new();
+    let mut errors = recorder.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
+    assert!(said.contains("NOT KEPT"), "{said}");
+    assert!(!has_unfinished(&kept), "the unfinished copy is removed");
 }

@@ -1,10 +1,12 @@
-//! The capabilities that a recorder started by root keeps: see `docs/security.md`.
+//! What root does and may do: the capabilities that its recorder keeps, and what it leaves in a
+//! user's home. See `docs/security.md`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 use crate::recorded::{RecordingFolder, send, wait_for};
-use crate::support::{ProcessGuard, is_root, wait_until};
+use crate::support::{ProcessGuard, is_root, stderr, tare, wait_until};
 
 // Bits of `CapPrm` (`include/uapi/linux/capability.h`).
 const SYS_MODULE: u32 = 16;
@@ -68,4 +70,57 @@ fn what_is_needed_no_longer_is_given_up() {
         assert_eq!(commands(), Some(own), "the command has what it would have without");
         send("INT", &recorder);
     }
+}
+
+/// With `HOME` set to a user's, as by `sudo -E`.
+#[test]
+fn root_creates_nothing_in_a_users_home() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+    let run = |words: &[&str]| {
+        let mut tare = tare();
+        let tare = tare.args(words).current_dir(folder.path()).env("HOME", &home);
+        // Nothing answers there.
+        tare.env("DEBUGINFOD_URLS", "http://127.0.0.1:9").env_remove("DEBUGINFOD_CACHE_PATH");
+        tare.env_remove("XDG_CACHE_HOME").env_remove("XDG_STATE_HOME").output().unwrap()
+    };
+    let left = |words: &[&str]| {
+        let found = Command::new("find").arg(&home).arg("-mindepth").arg("1").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "", "after {words:?}");
+    };
+    for words in [
+        &[
+            "record",
+            "-e",
+            "cpu-clock",
+            "-o",
+            "perf.data",
+            "--",
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done",
+        ][..],
+        &["report", "--stdio"],
+        &["script"],
+        &["annotate", "--stdio"],
+        &["flame", "-o", "flame.html"],
+        &["archive"],
+        &["overhead", "-e", "cpu-clock", "--rates", "0,100", "--pairs", "2"],
+        &["doctor"],
+    ] {
+        run(words);
+        left(words);
+    }
+    let refused = run(&["record", "--keep-binaries", "-o", "kept.data", "--", "true"]);
+    assert!(
+        stderr(&refused).contains("belongs to another user: name a folder"),
+        "{}",
+        stderr(&refused)
+    );
+    left(&["record --keep-binaries"]);
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use tare_kernel::foreign_folder::find_foreign_folder;
 use tare_measure::overhead::kept::{FOLDER, StateFolder};
 
 /// The user's state directory. `None` if neither variable is set to an absolute path.
@@ -17,10 +18,16 @@ fn base() -> Option<PathBuf> {
 ///
 /// # Errors
 /// Fails if neither variable holds an absolute path, or if the folder can't be created, is a
-/// symbolic link, or belongs to another user.
+/// symbolic link, or belongs to another user. Root creates none in another user's home.
 pub(crate) fn make() -> anyhow::Result<StateFolder> {
     let base =
         base().context("neither XDG_STATE_HOME nor HOME is set: set one, or use --no-save")?;
+    if let Some(foreign) = find_foreign_folder(&base) {
+        anyhow::bail!(
+            "{} belongs to another user: set HOME to root's, or use --no-save",
+            foreign.display()
+        );
+    }
     Ok(StateFolder::make(&base, FOLDER)?)
 }
 

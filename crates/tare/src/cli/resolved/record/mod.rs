@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tare_events::Sources;
 use tare_format::abi::Flags;
+use tare_kernel::foreign_folder::find_foreign_folder;
 use tare_kernel::host::Host;
 use tare_record::RecorderOptions;
 use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize};
@@ -120,9 +121,16 @@ fn binaries_folder(named: &Path) -> Result<PathBuf, Refusal> {
     }
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.map(|home| PathBuf::from(home).join(".debug"));
-    home.ok_or_else(|| {
+    let folder = home.ok_or_else(|| {
         Refusal::usage("--keep-binaries: HOME is not set: name a folder, --keep-binaries=FOLDER")
-    })
+    })?;
+    match find_foreign_folder(&folder) {
+        Some(foreign) => Err(Refusal::usage(&format!(
+            "--keep-binaries: {} belongs to another user: name a folder, --keep-binaries=FOLDER",
+            foreign.display()
+        ))),
+        None => Ok(folder),
+    }
 }
 
 fn levels(raw: &raw::EventArgs) -> Levels {
