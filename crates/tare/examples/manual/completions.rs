@@ -1,7 +1,7 @@
 //! Completions for bash, zsh and fish. clap's generators write commands, options and the values
 //! that clap knows. This adds the values of options that take names: events, sort keys, fields,
-//! system calls, processes and threads. Names that never change are in the scripts. Events and
-//! tasks are asked for when a word is completed.
+//! system calls, processes, threads, cgroups, users and probes. Names that never change are in the
+//! scripts. The others are asked for when a word is completed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use tare_render::COLUMNS;
 use tare_render::script::field_names;
 use tare_trace::{CallNames, CallSelection};
 
-/// Values that an option takes, in a list with commas.
+/// Values that an option takes: a single one for probes and users, otherwise a list with commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Values {
     /// Events of this machine.
@@ -32,10 +32,17 @@ enum Values {
     Calls,
     Processes,
     Threads,
+    Cgroups,
+    Users,
+    /// A file, and after a colon a function in it.
+    Functions,
+    /// A file, and after a colon a static probe in it.
+    StaticProbes,
+    KernelFunctions,
 }
 
 impl Values {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 13] = [
         Self::Events,
         Self::RecordedEvents,
         Self::Columns,
@@ -44,6 +51,11 @@ impl Values {
         Self::Calls,
         Self::Processes,
         Self::Threads,
+        Self::Cgroups,
+        Self::Users,
+        Self::Functions,
+        Self::StaticProbes,
+        Self::KernelFunctions,
     ];
 
     /// Returns the values of an option, if it takes any of these.
@@ -59,6 +71,11 @@ impl Values {
             ("script", "fields") => Self::Fields,
             (_, "pid") => Self::Processes,
             (_, "tid") => Self::Threads,
+            (_, "cgroup" | "for-each-cgroup") => Self::Cgroups,
+            (_, "uid") => Self::Users,
+            ("trace", "probe") => Self::Functions,
+            ("trace", "usdt") => Self::StaticProbes,
+            ("trace", "kprobe") => Self::KernelFunctions,
             _ => return None,
         })
     }
@@ -74,12 +91,32 @@ impl Values {
             Self::Calls => "calls",
             Self::Processes => "processes",
             Self::Threads => "threads",
+            Self::Cgroups => "cgroups",
+            Self::Users => "users",
+            Self::Functions => "functions",
+            Self::StaticProbes => "static_probes",
+            Self::KernelFunctions => "kernel_functions",
+        }
+    }
+
+    /// Returns a command for any of these shells that prints the places in code that `word` may
+    /// become, one per line; `None` for values that don't depend on the word.
+    fn command_for(self, word: &str) -> Option<String> {
+        let list = |start: &str| format!("tare list --raw-dump \"{start}{word}*\" 2>/dev/null");
+        match self {
+            Self::Functions => Some(format!("{} | grep -v ':.*:'", list(""))),
+            Self::StaticProbes => Some(format!("{} | grep ':.*:'", list(""))),
+            Self::KernelFunctions => Some(list("kprobe:")),
+            _ => None,
         }
     }
 
     /// Returns a command for any of these shells that prints the values, separated by white space.
     fn command(self) -> String {
         let words = match self {
+            Self::Functions | Self::StaticProbes | Self::KernelFunctions => return String::new(),
+            Self::Cgroups => return CGROUPS.to_owned(),
+            Self::Users => return "getent passwd | cut -d: -f1".to_owned(),
             Self::Events => return "tare list --raw-dump 2>/dev/null".to_owned(),
             Self::RecordedEvents => return "tare evlist 2>/dev/null".to_owned(),
             Self::Processes => return list_of_tasks("/proc/"),
@@ -101,6 +138,9 @@ impl Values {
         format!("echo '{words}'")
     }
 }
+
+/// Lists the paths of cgroups below the hierarchies on which the kernel accepts events.
+const CGROUPS: &str = r#"awk '$3 == "cgroup2" || $4 ~ /perf_event/ { print $2 }' /proc/mounts | xargs -I@ find @ -mindepth 1 -type d -printf '%P\n' 2>/dev/null | sort -u"#;
 
 /// Lists the numbers of tasks, without the patterns of one shell.
 fn list_of_tasks(folder: &str) -> String {
@@ -204,10 +244,30 @@ _tare_list() {
 }
 "#;
 
+/// What bash needs for places in code. `$1` lists them.
+const BASH_PLACES: &str = r#"
+# Offers files, and after the ':' of a file the places in it that $1 lists. With a second argument,
+# offers places only.
+_tare_places() {
+    local IFS=$'\n'
+    if [[ $cur != *:* && -z $2 ]]; then
+        COMPREPLY=($(compgen -f -- "$cur"))
+        return 0
+    fi
+    COMPREPLY=($("$1"))
+    if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${cur%"${cur##*:}"}"}")
+    fi
+    return 0
+}
+"#;
+
 fn for_bash(script: &str, options: &[ListOption]) -> String {
     let mut out = BASH.trim_start().to_owned();
+    out.push_str(BASH_PLACES);
     for values in Values::ALL {
-        let _ = writeln!(out, "_tare_{}() {{\n    {}\n}}", values.name(), values.command());
+        let command = values.command_for("$cur").unwrap_or_else(|| values.command());
+        let _ = writeln!(out, "_tare_{}() {{\n    {command}\n}}", values.name());
     }
     let sections: Vec<(String, &ListOption)> = options
         .iter()
@@ -227,14 +287,23 @@ fn for_bash(script: &str, options: &[ListOption]) -> String {
             continue;
         }
         if let Some(values) = found.take() {
-            let _ = writeln!(out, "                    _tare_list \"$(_tare_{values})\"");
+            let name = values.name();
+            let _ = match values {
+                Values::KernelFunctions => {
+                    writeln!(out, "                    _tare_places _tare_{name} only")
+                }
+                Values::Functions | Values::StaticProbes => {
+                    writeln!(out, "                    _tare_places _tare_{name}")
+                }
+                _ => writeln!(out, "                    _tare_list \"$(_tare_{name})\""),
+            };
             continue;
         }
         let margin = "                ";
         let option = sections
             .iter()
             .find(|(name, option)| name == section && option.is_at(line, margin, margin, &[")"]));
-        found = option.map(|(_, option)| option.values.name());
+        found = option.map(|(_, option)| option.values);
         out.push_str(line);
         out.push('\n');
     }
@@ -265,12 +334,24 @@ fn for_zsh(script: &str, options: &[ListOption]) -> String {
         }
         if line == "autoload -U is-at-least" {
             for values in Values::ALL {
-                let _ = writeln!(
-                    out,
-                    "\n_tare_{}() {{\n    local -a values=(${{=\"$({})\"}})\n    _sequence compadd - $values\n}}",
-                    values.name(),
-                    values.command()
-                );
+                let name = values.name();
+                let _ = match values.command_for("${(Q)PREFIX}") {
+                    Some(command) => {
+                        let files = match values {
+                            Values::KernelFunctions => "",
+                            _ => "    [[ $PREFIX == *:* ]] || { _files; return }\n",
+                        };
+                        writeln!(
+                            out,
+                            "\n_tare_{name}() {{\n{files}    local -a values=(${{(f)\"$({command})\"}})\n    compadd -- $values\n}}"
+                        )
+                    }
+                    None => writeln!(
+                        out,
+                        "\n_tare_{name}() {{\n    local -a values=(${{=\"$({})\"}})\n    _sequence compadd - $values\n}}",
+                        values.command()
+                    ),
+                };
             }
         }
     }
@@ -280,12 +361,26 @@ fn for_zsh(script: &str, options: &[ListOption]) -> String {
 fn for_fish(script: &str, options: &[ListOption]) -> String {
     let mut out = String::new();
     for values in Values::ALL {
-        let _ = writeln!(
-            out,
-            "function __tare_{}\n    {} | string split -n ' '\nend\n",
-            values.name(),
-            values.command()
-        );
+        let name = values.name();
+        let _ = match values.command_for("$word") {
+            Some(command) => {
+                let files = match values {
+                    Values::KernelFunctions => "",
+                    _ => {
+                        "    string match -q '*:*' -- $word; or begin; __fish_complete_path $word; return; end\n"
+                    }
+                };
+                writeln!(
+                    out,
+                    "function __tare_{name}\n    set -l word (commandline -ct | string replace -r '^--[a-z]+=' '')\n{files}    {command}\nend\n"
+                )
+            }
+            None => writeln!(
+                out,
+                "function __tare_{name}\n    {} | string split -n ' '\nend\n",
+                values.command()
+            ),
+        };
     }
     for line in script.lines() {
         out.push_str(line);
@@ -295,7 +390,10 @@ fn for_fish(script: &str, options: &[ListOption]) -> String {
         });
         if let Some(option) = option {
             let name = option.values.name();
-            let _ = write!(out, " -f -a '(__fish_complete_list , __tare_{name})'");
+            let _ = match option.values.command_for("") {
+                Some(_) => write!(out, " -f -a '(__tare_{name})'"),
+                None => write!(out, " -f -a '(__fish_complete_list , __tare_{name})'"),
+            };
         }
         out.push('\n');
     }

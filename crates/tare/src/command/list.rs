@@ -67,6 +67,10 @@ pub(crate) fn run(raw: &ListArgs) -> Outcome {
             Some(listing) => listing.write(&mut out)?,
             None => {}
         }
+        if raw.raw_dump {
+            let mut names = points.iter().map(|point| printable(point.name.as_bytes()));
+            return names.try_for_each(|name| writeln!(out, "{name}"));
+        }
         write_points(&mut out, &points)
     })?;
     Ok(Exit::Success)

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::workload;
+
 /// Writes the pages and completions into a temporary folder.
 fn made() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -124,6 +126,7 @@ fn bash_completes_commands_options_and_their_values() {
     let (_folder, path) = made();
     let pid = std::process::id().to_string();
     let half = |text: &str| text[..text.len() - 1].to_owned();
+    let program = workload("latency").display().to_string();
     for (line, wanted, other) in [
         ("tare rec", "record", "stat"),
         ("tare record --max-o", "--max-overhead", "--off-cpu"),
@@ -142,10 +145,24 @@ fn bash_completes_commands_options_and_their_values() {
         ("tare export --format fire", "firefox", "pprof"),
         ("tare flame --format s", "svg", "html"),
         (&format!("tare stat -p {}", half(&pid)), &pid, "1x"),
+        ("tare record -u roo", "root", "daemon"),
+        (&format!("tare trace --probe {program}:qui"), "quick", "work"),
+        (&format!("tare trace --probe {}", half(&program)), &program, "quick"),
     ] {
         let offered = bash_offers(&path, line);
         let has = |word: &str| offered.iter().any(|offered| offered == word);
         assert!(has(wanted) && !has(other), "{line}: {offered:?}");
+    }
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    if let Some(cgroups) = mounts.lines().find(|line| line.contains(" cgroup2 ")) {
+        let folder = Path::new(cgroups.split(' ').nth(1).unwrap());
+        let is_folder = |path: &PathBuf| path.is_dir();
+        let mut below = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        if let Some(cgroup) = below.find(is_folder) {
+            let name = cgroup.file_name().unwrap().to_str().unwrap();
+            let offered = bash_offers(&path, &format!("tare stat -G {}", half(name)));
+            assert!(offered.iter().any(|offered| offered == name), "{name}: {offered:?}");
+        }
     }
     // What precedes the last ':' stays on the line.
     let tracepoints = bash_offers(&path, "tare record -e sched:sched_sw");
@@ -180,12 +197,15 @@ fn other_shells_offer_the_values_of_options() {
     let (_folder, path) = made();
     let binaries = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap().display().to_string();
     let fish = path.join("fish/tare.fish").display().to_string();
+    let timed = workload("latency").display().to_string();
     for (line, wanted) in [
         ("tare record -e cpu-cl", "cpu-clock"),
         ("tare report --sort comm,ds", "comm,dso"),
         ("tare script --fields ti", "time"),
         ("tare trace --calls opena", "openat"),
         ("tare export --format fire", "firefox"),
+        ("tare record --uid roo", "root"),
+        (&format!("tare trace --probe {timed}:qui"), &format!("{timed}:quick")),
     ] {
         let program = format!("set PATH {binaries} $PATH; source {fish}; complete -C '{line}'");
         let Some(output) = run("fish", &["--no-config", "-c", &program]) else { break };
@@ -196,11 +216,12 @@ fn other_shells_offer_the_values_of_options() {
     // zsh completes only for its line editor: the functions of the values are called alone.
     let zsh = path.join("zsh/_tare").display().to_string();
     let program = format!(
-        "PATH={binaries}:$PATH; compdef() {{ :; }}; _sequence() {{ print -l -- \"$@\"; }}; source {zsh}; _tare_events; _tare_columns; _tare_calls"
+        "PATH={binaries}:$PATH; compdef() {{ :; }}; _sequence() {{ print -l -- \"$@\"; }}; source {zsh}; _tare_events; _tare_columns; _tare_calls; _tare_users; compadd() {{ print -l -- \"$@\"; }}; PREFIX={timed}:qui; _tare_functions"
     );
     let Some(output) = run("zsh", &["-f", "-c", &program]) else { return };
     let offered = String::from_utf8_lossy(&output.stdout).into_owned();
-    for wanted in ["cpu-clock", "dcacheline", "openat", "%network"] {
+    let place = format!("{timed}:quick");
+    for wanted in ["cpu-clock", "dcacheline", "openat", "%network", "root", &place] {
         assert!(offered.lines().any(|offer| offer == wanted), "{wanted}: {offered}");
     }
     let text = fs::read_to_string(&zsh).unwrap();

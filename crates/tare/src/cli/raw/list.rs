@@ -29,7 +29,7 @@ pub struct ListArgs {
     #[command(flatten)]
     pub result: ResultFileArgs,
 
-    /// Print the names of available events only, in one line
+    /// Print names only: of available events in one line, of what can be probed one per line
     #[arg(long, conflicts_with = "json")]
     pub raw_dump: bool,
 
