@@ -66,6 +66,20 @@ fn signals_panics_and_sizes_leave_the_terminal_as_it_was() {
     assert_eq!(terminal.assert_sane(), 134);
 }
 
+/// As the text report does.
+#[test]
+fn keys_without_data_are_refused_or_show_that_it_is_absent() {
+    let Some(terminal) = Terminal::new(100, 24) else { return };
+    let folder = recorded();
+    open(&terminal, &folder, "-s comm,mem");
+    terminal.wait_for("the samples have no data sources");
+    assert_eq!(terminal.assert_sane(), 2);
+    open(&terminal, &folder, "-s comm,cgroup_id");
+    terminal.wait_for("0/0x0");
+    terminal.press(&["q"]);
+    assert_eq!(terminal.assert_sane(), 0);
+}
+
 #[test]
 fn names_in_a_recording_do_nothing_to_the_terminal() {
     let Some(terminal) = Terminal::new(120, 24) else { return };

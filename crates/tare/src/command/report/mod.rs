@@ -49,6 +49,7 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
     }
     if interactive::is_wanted(&report)? {
         drop(progress);
+        refuse_keys_without_data(&recording, &report)?;
         return interactive::run(recording, &report);
     }
     if report.output.interface == Interface::Pager {
@@ -107,18 +108,25 @@ fn write(
     Ok(out.write_all(&text)?)
 }
 
+/// Refuses keys whose data no sample has. The events of a stream are not known yet.
+fn refuse_keys_without_data(recording: &Recording, report: &ReportOptions) -> Result<(), Refusal> {
+    if *recording.header() == Header::Pipe {
+        return Ok(());
+    }
+    let events = recording.description().events();
+    let sample_types = events.iter().fold(0, |bits, event| bits | event.attr.sample_type);
+    match report.columns.find_key_without_data(sample_types) {
+        Some(key) => Err(Refusal::usage(key.to_string())),
+        None => Ok(()),
+    }
+}
+
 /// Sums up a recording as the report's options say.
 fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<ProfileSummary> {
     // The events of a stream are not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
-    if !is_pipe {
-        let events = recording.description().events();
-        let sample_types = events.iter().fold(0, |bits, event| bits | event.attr.sample_type);
-        if let Some(key) = report.columns.find_key_without_data(sample_types) {
-            return Err(Refusal::usage(key.to_string()).into());
-        }
-    }
+    refuse_keys_without_data(&recording, report)?;
     let code = report.code(known, is_pipe || known.has_callchains);
     let options = report.profile(
         code,
