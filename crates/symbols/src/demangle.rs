@@ -32,8 +32,8 @@ pub(crate) fn demangle(name: &[u8]) -> String {
 /// Demangles a C++ name with its parameters; `None` for any other name.
 pub(crate) fn signature(name: &str) -> Option<String> {
     let is_cpp = name.starts_with("_Z") && !has_rust_hash(name);
-    let name = name.as_bytes();
-    let name = &name[..name.len().min(MAX_BYTES)];
+    let name = &name.as_bytes()[..name.len().min(MAX_BYTES)];
+    let name = &*without_lambda_parameters(name);
     let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
     let symbol = is_cpp.then(|| Symbol::new_with_options(name, &parse).ok()).flatten()?;
     let options = DemangleOptions::default().no_return_type().recursion_limit(MAX_DEPTH);
@@ -52,7 +52,7 @@ fn has_rust_hash(name: &str) -> bool {
 
 /// Demangles a C++ name as `c++filt -p` and perf do, with a few exceptions (`docs/symbols.md`).
 fn cpp(name: &[u8]) -> Option<String> {
-    let name = &name[..name.len().min(MAX_BYTES)];
+    let name = &*without_lambda_parameters(&name[..name.len().min(MAX_BYTES)]);
     let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
     let whole = Symbol::new_with_options(name, &parse);
     // The target of a thunk keeps its parameters.
@@ -66,6 +66,31 @@ fn cpp(name: &[u8]) -> Option<String> {
     let text = text.ok()?;
     let text = if is_special { special(&text) } else { without_qualifiers(&text).into() };
     Some(packs(&literals(&user_literal(text).replace("_GLOBAL__N_1", "(anonymous namespace)"))))
+}
+
+/// Removes the template parameters that a generic lambda declares (`Ul Ty T_ E_`, Itanium C++ ABI
+/// 5.1.8), which the crate can't parse. The name then has `auto:1` in their place.
+fn without_lambda_parameters(name: &[u8]) -> Cow<'_, [u8]> {
+    const LAMBDA: &[u8] = b"Ul";
+    const TYPE: &[u8] = b"Ty";
+    if !name.windows(4).any(|part| part == b"UlTy") {
+        return Cow::Borrowed(name);
+    }
+    let mut kept = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((first, behind)) = rest.split_first() {
+        if let Some(mut inside) = rest.strip_prefix(LAMBDA) {
+            while let Some(behind) = inside.strip_prefix(TYPE) {
+                inside = behind;
+            }
+            kept.extend_from_slice(LAMBDA);
+            rest = inside;
+        } else {
+            kept.push(*first);
+            rest = behind;
+        }
+    }
+    Cow::Owned(kept)
 }
 
 /// Parses only the name of a function whose type the crate can't parse, because it contains an `sr`
@@ -205,6 +230,14 @@ mod tests {
             ("_ZTv0_n24_N1CD0Ev", "virtual thunk to C::~C()"),
             ("_ZTv0_n24_N1CD0Ev.cold", "virtual thunk to C::~C()"),
             ("_ZN1a1bEv.part.0", "a::b"),
+            (
+                "_ZZ4mainENKUlTyT_PS_E_clIiEEDaS_S0_",
+                "main::{lambda(auto:1, auto:1*)#1}::operator()<int>",
+            ),
+            (
+                "_ZZ4mainENKUlTyTyRKT_T0_E_clIicEEDaS1_S2_",
+                "main::{lambda(auto:1 const&, auto:2)#1}::operator()<int, char>",
+            ),
             ("_ZTV1C", "vtable for C"),
             ("_ZTT1C", "VTT for C"),
             ("_ZTC1C0_1B", "construction vtable for B-in-C"),

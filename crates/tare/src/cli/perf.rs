@@ -23,6 +23,9 @@ pub const WITH_BUILDID_DIR: [&str; 8] =
 /// Commands whose subcommands in perf, such as `perf sched latency`, have a section in the table.
 pub const FAMILIES: [&str; 2] = ["sched", "lock"];
 
+/// The subcommand of perf that has a section of options.
+const CONTENTION: &str = "lock contention";
+
 /// Prefix of the reason why an option is accepted without effect and without a message.
 const SILENTLY: &str = "accepted: ";
 /// Prefix of the message about an option that is accepted without effect.
@@ -224,6 +227,8 @@ fn find(command: &str, typed: &str) -> Option<PerfOption> {
 /// Returns the answer to an option that tare lacks. `None` if perf lacks it too, or if the table
 /// calls it the same or accepted.
 pub(super) fn answer_option(command: &str, typed: &str) -> Option<String> {
+    // `tare lock` takes the place of this subcommand.
+    let command = if command == "lock" { CONTENTION } else { command };
     let option = find(command, typed)?;
     answer(&format!("{command} {typed}"), &option)
 }
@@ -298,6 +303,16 @@ mod tests {
     }
 
     #[test]
+    fn options_of_lock_contention_are_answered_with_a_line_to_type() {
+        for typed in ["-t", "-l", "-Y", "-S", "--lock-owner", "--cgroup-filter"] {
+            let answer = answer_option("lock", typed).unwrap();
+            assert!(answer.starts_with("perf's lock contention -"), "{answer}");
+            assert!(answer.contains("`tare "), "{answer}");
+        }
+        assert_eq!(answer_option("lock", "--no-such-option"), None);
+    }
+
+    #[test]
     fn options_before_the_command_are_taken() {
         let taken = |line: &str| {
             let mut args = line.split(' ').map(OsString::from).collect();
@@ -332,9 +347,10 @@ mod tests {
     fn reads_each_line_of_the_table() {
         let lines = TABLE.lines().filter(|line| line.starts_with("| `")).count();
         let read = COMMANDS.iter().flat_map(|command| options(command)).count();
+        let of_contention = options(CONTENTION).count();
         let family_commands: usize =
             FAMILIES.iter().map(|family| subcommands(family).count()).sum();
-        assert_eq!(read + family_commands + commands().count(), lines);
+        assert_eq!(read + of_contention + family_commands + commands().count(), lines);
         for option in COMMANDS.iter().flat_map(|command| options(command)) {
             let says = !option.text.is_empty();
             let may_be_silent = matches!(option.state, Support::Same | Support::NotYet);

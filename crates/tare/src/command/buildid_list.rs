@@ -17,7 +17,6 @@ use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw::BuildidListArgs;
-use crate::command::evlist::learn;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
 
@@ -77,18 +76,13 @@ fn running_kernel() -> anyhow::Result<String> {
 fn recorded(path: &Path) -> anyhow::Result<Vec<BuildIdLine>> {
     let progress = ProgressLine::begin();
     let mut recording = open(path, &mut SymbolOptions::default(), &progress)?;
-    learn(&mut recording)?;
-    let mut listed = Vec::new();
+    let mut of_records: Vec<BuildIdLine> = Vec::new();
     let mut seen = BTreeSet::new();
     let mut add = |id: &[u8], path: &[u8]| {
         if seen.insert(path.to_vec()) {
-            listed.push((hex(id), path.to_vec()));
+            of_records.push((hex(id), path.to_vec()));
         }
     };
-    let features = recording.description().features();
-    for known in features.build_ids().into_iter().flatten() {
-        add(known.build_id, known.path);
-    }
     while let Some(entry) = recording.next_record()? {
         match entry.record.decode() {
             Ok(Record::Mmap(mmap)) => {
@@ -100,6 +94,14 @@ fn recorded(path: &Path) -> anyhow::Result<Vec<BuildIdLine>> {
             _ => {}
         }
     }
+    // A stream's records describe its features.
+    let features = recording.description().features();
+    let listed = features.build_ids().into_iter().flatten();
+    let mut listed: Vec<BuildIdLine> =
+        listed.map(|known| (hex(known.build_id), known.path.to_vec())).collect();
+    let mut seen = BTreeSet::new();
+    listed.extend(of_records);
+    listed.retain(|(_, path)| seen.insert(path.clone()));
     Ok(listed)
 }
 

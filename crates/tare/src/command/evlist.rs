@@ -58,9 +58,9 @@ pub(crate) fn run(raw: &EvlistArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Reads the records of a stream that describe its events, up to and including the kernel's first
-/// record.
-pub(super) fn learn(recording: &mut Recording) -> anyhow::Result<()> {
+/// Reads the records of a stream that describe its events, and the kernel's first record, which
+/// follows them.
+fn learn(recording: &mut Recording) -> anyhow::Result<()> {
     if recording.description().events().is_empty() {
         while recording
             .next_record()?

@@ -77,6 +77,36 @@ fn build_ids_are_listed_as_perf_lists_them() {
     assert!(json["files"].as_array().is_some_and(|files| files.len() > 2), "{json}");
 }
 
+/// A stream has the same build ids as a file of the same records: none is missed at its beginning.
+#[test]
+fn a_stream_lists_the_build_ids_of_all_its_records() {
+    let line = |output: &str| {
+        let file = "-e cpu-clock:u --buildid-mmap -o";
+        format!("{} record -q {file} {output} -- sh -c ':'", env!("CARGO_BIN_EXE_tare"))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let shell = |line: &str| {
+        let output = Command::new("sh").args(["-c", line]).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+    };
+    shell(&format!("{} > stream.data", line("-")));
+    let listed = |how: &str| {
+        let line = format!("{} buildid-list {how}", env!("CARGO_BIN_EXE_tare"));
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&folder).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let records = tare().args(["script", "-D", "-i", "stream.data"]).current_dir(&folder).output();
+    let records = String::from_utf8(records.unwrap().stdout).unwrap();
+    let first = records.lines().find(|line| line.contains("PERF_RECORD_MMAP2")).unwrap();
+    let path = first.rsplit(' ').next().unwrap().to_owned();
+    let streamed = listed("< stream.data -i -");
+    assert!(streamed.iter().any(|line| line.ends_with(&path)), "{path}: {streamed:?}");
+    assert_eq!(streamed, listed("-i stream.data"));
+}
+
 #[test]
 fn symbols_of_the_kernel_are_found_as_perf_finds_them() {
     if !is_root() {

@@ -231,6 +231,15 @@ fn refuses_invalid_input_and_options() {
 }
 
 /// The command itself prints nothing, so stdout holds the table alone.
+/// `tare sched` takes one range of times.
+#[test]
+fn help_offers_what_works() {
+    let help = String::from_utf8(sched(&["--help"]).stdout).unwrap();
+    assert!(help.contains("Only this range of time") && !help.contains("Several ranges"), "{help}");
+    let report = tare().args(["report", "--help"]).output().unwrap();
+    assert!(String::from_utf8(report.stdout).unwrap().contains("Several ranges"));
+}
+
 #[test]
 fn live_tables_go_to_stdout() {
     if !can_trace() {

@@ -14,12 +14,14 @@ Examples:
 
 tare-sched(1) describes the columns.";
 
+const ONE_RANGE: &str = "Only this range of time: seconds as printed by `tare script`, FROM or TO may be omitted; or a part of the recording: 10%-20%, or 10%/2 for the second tenth";
+
 /// Arguments of `tare sched`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
     mut_arg("input", |arg| arg.conflicts_with_all(["all_cpus", "command", "timeout", "ring_size"])),
-    mut_arg("time", |arg| arg.requires("input")),
+    mut_arg("time", |arg| arg.requires("input").help(ONE_RANGE).long_help(ONE_RANGE)),
 )]
 #[allow(clippy::struct_excessive_bools)] // each is an option
 pub struct SchedArgs {
