@@ -100,7 +100,8 @@ pub struct Gap {
 
 impl Losses {
     /// Whether nothing is missing. Chains that lack frame pointers, samples without a function,
-    /// functions in step with the period, off-CPU time, and stacks that were unwound completely don't count.
+    /// functions in step with the period, off-CPU time, and stacks that were unwound completely
+    /// don't count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding {

@@ -76,7 +76,9 @@ fn events_of(path: &Path) -> Vec<EventDescription> {
 /// The beginnings of lines that differ between files: dates and times, offsets in the file, the
 /// session's own facts, missing features, and PMUs, which perf lists in folder order and tare by
 /// name.
-const OWN_LINES: [&str; 10] = [
+const OWN_LINES: [&str; 11] = [
+    // Of programs that others have loaded.
+    "btf info",
     "captured on",
     "data ",
     "feat ",

@@ -85,15 +85,13 @@ impl StepSamples {
             return;
         }
         let event = sample.event.and_then(|event| sample.description.events().get(event));
-        let period_ns = event.and_then(|event| clock_period_ns(&event.attr));
-        let (Some(period_ns), Some(thread), Some(frame), Some(time_ns)) =
-            (period_ns, thread, leaf, sample.time_ns)
-        else {
-            return;
-        };
+        let Some(period_ns) = event.and_then(|event| clock_period_ns(&event.attr)) else { return };
+        let Some(thread) = thread else { return };
+        let at = sample.time_ns.zip(leaf);
+        let Some(step) = at.map(|(time_ns, frame)| StepSample { time_ns, frame }) else { return };
         if *self.period_ns.get_or_insert(period_ns) == period_ns {
             self.number += 1;
-            self.by_thread.entry(thread).or_default().push(StepSample { time_ns, frame });
+            self.by_thread.entry(thread).or_default().push(step);
         }
     }
 
@@ -223,11 +221,11 @@ mod tests {
 
     /// Returns the times of samples whose period varies every 250 samples, as the recorder's does.
     fn sample_times(number: usize) -> Vec<u64> {
-        let deviations = [1.03, 0.97, 1.053, 0.95, 1.021, 0.98];
-        let mut time = 0.0;
+        let deviations = [1030, 970, 1053, 950, 1021, 980];
+        let mut time = 0;
         let next = |nth: usize| {
-            time += PERIOD_NS as f64 * deviations[nth / 250 % deviations.len()];
-            time as u64
+            time += PERIOD_NS * deviations[nth / 250 % deviations.len()] / 1000;
+            time
         };
         (0..number).map(next).collect()
     }

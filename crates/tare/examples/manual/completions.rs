@@ -277,7 +277,7 @@ fn for_bash(script: &str, options: &[ListOption]) -> String {
         })
         .collect();
     let mut section = "";
-    let mut found = None;
+    let mut found: Option<Values> = None;
     for line in script.lines() {
         if line.starts_with("        tare__subcmd__") {
             section = line;

@@ -125,7 +125,7 @@ fn binaries_folder(named: &Path) -> Result<PathBuf, Refusal> {
         Refusal::usage("--keep-binaries: HOME is not set: name a folder, --keep-binaries=FOLDER")
     })?;
     match find_foreign_folder(&folder) {
-        Some(foreign) => Err(Refusal::usage(&format!(
+        Some(foreign) => Err(Refusal::usage(format!(
             "--keep-binaries: {} belongs to another user: name a folder, --keep-binaries=FOLDER",
             foreign.display()
         ))),
