@@ -1,0 +1,267 @@
+#!/usr/bin/env bash
+# Makes the packages, then installs, runs and removes each, offline, in an environment of its own. `./x package --test` calls it.
+# Each environment must get from the installation to a report with function names within $limit seconds, and removal must leave
+# no file of tare: the lists of files before and after are compared, without the package managers' own databases.
+#   test.sh                 all of them
+#   test.sh in NAME [ROOT]  one, once the packages are there: deb, rpm, tarball, wheel, npm, image, action, checks
+. "$(dirname "$0")/../scripts/lib.sh"
+
+dist=$PWD/target/dist
+work=$PWD/target/package/test
+roots=$PWD/target/package/roots
+limit=60
+export DIST=$dist WORK=$work
+case $(uname -m) in
+x86_64) debian=amd64 ;;
+*) debian=arm64 ;;
+esac
+
+need_testers() {
+    need debootstrap debootstrap
+    need rpm rpm
+    need crun crun
+    need umoci umoci
+    need lintian lintian
+    need rpmlint rpmlint
+    need npm npm
+    need unshare util-linux
+    need_venv
+}
+
+# The script that records and reports in an environment: sh -c "$use" sh TARE PROGRAM RECORDING
+# shellcheck disable=SC2016 # expanded there
+use='set -e
+tare=$1 spin=$2 file=$3
+$tare record -q -g -o "$file" -- "$spin"
+$tare report --stdio -i "$file" >"$file.txt"
+rm "$file"
+grep -q spin_inner "$file.txt" && grep -q spin_outer "$file.txt" || { cat "$file.txt"; exit 1; }
+rm "$file.txt"'
+
+# list FOLDER: its files, without package managers' own, and without the user's files of tare, which docs/install.md names.
+list() {
+    (cd "$1" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./mnt -o -path ./var/lib/dpkg -o -path ./var/lib/rpm \
+        -o -path ./usr/lib/sysimage/rpm -o -path ./var/log -o -path ./var/cache -o -path '*/.cache/tare' -o -path '*/.local/state/tare' -o -name __pycache__ \
+        -o -name .package-lock.json -o -name package-lock.json -o -name package.json \) -prune -o ! -type d -print | sort)
+}
+
+# The archive that this machine's own packages come from.
+mirror() {
+    # shellcheck disable=SC2016 # $(REPO_URI) is replaced by apt
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1
+}
+
+# in_root ROOT COMMAND…: runs a command in a root, without a network, where /mnt has target/dist and the test's program.
+# Mounts and processes end with it.
+in_root() {
+    mkdir -p "$1/mnt" "$1/proc" "$1/sys" "$1/tmp" "$1/dev"
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    unshare --mount --pid --fork --net --kill-child sh -c '
+        set -e
+        root=$1; shift
+        mount --make-rprivate /
+        mount -t tmpfs mnt "$root/mnt"
+        mkdir "$root/mnt/dist"
+        mount --bind "$DIST" "$root/mnt/dist"
+        cp "$WORK/spin" "$root/mnt/"
+        mount -t proc proc "$root/proc"
+        mount --rbind /sys "$root/sys"
+        [ -e "$root/dev/null" ] || mount --rbind /dev "$root/dev"
+        exec chroot "$root" "$@"' sh "$@"
+}
+
+
+# before ROOT, after ROOT: lists the files, and fails if they differ from those before.
+before() { list "$1" >"$work/before"; }
+after() {
+    list "$1" >"$work/after"
+    diff "$work/before" "$work/after"
+}
+
+test_deb() { # test_deb SUITE
+    local root=$roots/$1
+    before "$root"
+    # shellcheck disable=SC2016 # expanded in the root
+    in_root "$root" sh -c "dpkg -i /mnt/dist/tare-perf_*_$debian.deb"
+    in_root "$root" sh -c "$use" sh /usr/bin/tare /mnt/spin /tmp/perf.data
+    in_root "$root" dpkg --purge tare-perf
+    after "$root"
+}
+
+test_tarball() { # test_tarball SUITE
+    local root=$roots/$1
+    before "$root"
+    in_root "$root" /mnt/dist/install.sh --prefix /usr/local
+    in_root "$root" sh -c "$use" sh /usr/local/bin/tare /mnt/spin /tmp/perf.data
+    in_root "$root" /mnt/dist/install.sh --uninstall --prefix /usr/local
+    after "$root"
+    # A damaged archive is refused.
+    rm -rf "$work/damaged"
+    cp -r "$dist" "$work/damaged"
+    for archive in "$work"/damaged/*.tar.gz; do echo >>"$archive"; done
+    if "$work/damaged/install.sh" --prefix "$work/damaged/prefix" 2>"$work/error"; then die "a damaged archive was installed"; fi
+    grep -q 'differs from SHA256SUMS' "$work/error"
+    rm -rf "$work/damaged"
+}
+
+# A root without anything: the static program and tare are all that runs there, called by name instead of by a shell.
+test_rpm() {
+    local root=$work/rpm-root
+    rm -rf "$root"
+    mkdir -p "$root"/{var/lib/rpm,mnt,proc,sys,dev,tmp}
+    rpm --root "$root" --initdb
+    before "$root"
+    rpm --root "$root" --install --ignoreos "$dist"/tare-perf-*."$(uname -m)".rpm
+    record_alone in_root "$root" /usr/bin/tare
+    cp "$root/tmp/report" "$work/report"
+    rm "$root/tmp/perf.data" "$root/tmp/report"
+    rpm --root "$root" --erase tare-perf
+    after "$root"
+    rm -rf "$root"
+}
+
+# record_alone COMMAND… ROOT TARE: records in a root that has no shell.
+record_alone() {
+    local root=$2
+    in_root "$root" "$3" record -q -g -o /tmp/perf.data -- /mnt/spin
+    in_root "$root" "$3" report --stdio -i /tmp/perf.data >"$root/tmp/report"
+    grep -q spin_inner "$root/tmp/report"
+    grep -q spin_outer "$root/tmp/report"
+}
+
+# without_network COMMAND…: the package manager can't download anything.
+without_network() { unshare --net --pid --fork --kill-child "$@"; }
+
+test_wheel() {
+    rm -rf "$work/venv"
+    python3 -m venv "$work/venv"
+    before "$work/venv"
+    without_network "$work/venv/bin/pip" install --quiet --no-index --no-compile --find-links "$dist" tare-perf
+    sh -c "$use" sh "$work/venv/bin/tare" "$work/spin" "$work/venv.data"
+    [ -e "$work/venv/share/man/man1/tare-record.1" ]
+    "$work/venv/bin/pip" uninstall --quiet --yes tare-perf
+    after "$work/venv"
+}
+
+test_npm() {
+    rm -rf "$work/node" "$work/npm-cache"
+    mkdir -p "$work/node"
+    (
+        cd "$work/node"
+        export npm_config_cache=$work/npm-cache npm_config_update_notifier=false npm_config_audit=false npm_config_fund=false
+        echo '{"name":"project","version":"1.0.0","private":true}' >package.json
+        before .
+        without_network npm install --offline --loglevel=error "$dist"/tare-perf-linux-"$(node -p process.arch)"-*.tgz "$dist"/tare-perf-[0-9]*.tgz
+        sh -c "$use" sh "$PWD/node_modules/.bin/tare" "$work/spin" "$work/npm.data"
+        status=0
+        node_modules/.bin/tare stat -o /dev/null -- sh -c 'exit 7' || status=$?
+        [ $status = 7 ]
+        without_network npm uninstall --offline --loglevel=error tare-perf "tare-perf-linux-$(node -p process.arch)"
+        rmdir node_modules 2>/dev/null || true
+        after .
+    )
+    rm -rf "$work/npm-cache"
+}
+
+# An image from scratch has no program but tare: the test's is mounted into it.
+test_image() {
+    local bundle=$work/bundle layout=$work/layout name=tare-test-$$
+    rm -rf "$bundle" "$layout"
+    mkdir -p "$layout"
+    tar -xf "$dist"/tare-perf-*-"$debian".oci.tar -C "$layout"
+    umoci unpack --image "$layout:$(jq -r '.manifests[0].annotations["org.opencontainers.image.ref.name"]' "$layout/index.json")" "$bundle"
+    [ -e "$bundle/rootfs/etc/ssl/certs/ca-certificates.crt" ]
+    [ -e "$bundle/rootfs/usr/share/doc/tare-perf/THIRD-PARTY" ]
+    mkdir "$bundle/rootfs/mnt"
+    cp "$bundle/config.json" "$bundle/made.json"
+    run_image "$bundle" "$name" record -q -g -o /tmp/perf.data -- /mnt/spin
+    run_image "$bundle" "$name" report --stdio -i /tmp/perf.data >"$work/report"
+    grep -q spin_inner "$work/report"
+    grep -q spin_outer "$work/report"
+    rm -rf "$bundle" "$layout"
+}
+
+# run_image BUNDLE NAME ARGUMENT…: runs the image's program without a network, with the capability that docs/containers.md names.
+run_image() {
+    local arguments
+    arguments=$(printf '%s\n' "${@:3}" | jq -R . | jq -s .)
+    jq --arg work "$work" --argjson arguments "$arguments" '.process.args = (.process.args[:1] + $arguments) | .process.terminal = false
+        | .mounts += [{destination: "/mnt", type: "bind", source: $work, options: ["bind", "ro"]}]
+        | .linux.namespaces = [.linux.namespaces[] | select(.type != "cgroup" and .type != "user")]
+        | del(.linux.resources, .linux.uidMappings, .linux.gidMappings)
+        | .process.capabilities |= with_entries(.value += ["CAP_PERFMON"])' <"$1/made.json" >"$1/config.json"
+    # crun refuses a machine that has both versions of cgroups mounted: show it the second alone.
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    unshare --mount sh -c 'mount --make-rprivate / && mount -t cgroup2 cgroup /sys/fs/cgroup && exec crun --cgroup-manager=disabled run --bundle "$1" "$2"' sh "$1" "$2"
+}
+
+# The steps of the GitHub action, with the tarball.
+test_action() {
+    rm -rf "$work/action"
+    mkdir -p "$work/action"
+    local status=0
+    TARE_COMMAND="$work/spin; exit 7" TARE_PACKAGES=$dist TARE_PREFIX=$work/action/prefix TARE_OUTPUT=$work/action/out \
+        GITHUB_STEP_SUMMARY=$work/action/summary without_network action/run.sh || status=$?
+    [ $status = 7 ]
+    grep -q spin_inner "$work/action/summary"
+    grep -q spin_inner "$work/action/out/flame.html"
+    rm -rf "$work/action"
+}
+
+# What the package managers' own checks say. Each override states its reason in the package.
+test_checks() {
+    local package
+    lintian --fail-on error --allow-root "$dist"/*.deb
+    [ "$(grep -vc '^#' packaging/lintian-overrides)" -le 2 ]
+    for package in "$dist"/*.rpm; do rpmlint --config packaging/rpmlint.toml "$package"; done
+    if [ ! -x "$work/twine/bin/twine" ]; then
+        python3 -m venv "$work/twine"
+        "$work/twine/bin/pip" install --quiet twine==7.0.0
+    fi
+    "$work/twine/bin/twine" check --strict "$dist"/*.whl
+    for package in "$dist"/*.tgz; do npm pack --dry-run --loglevel=error "$package"; done
+}
+
+# attempt LIMIT NAME [SUITE]: runs a test within a number of seconds, and counts it.
+attempt() {
+    local began=$SECONDS
+    if timeout "$1" packaging/test.sh in "${@:2}" >"$work/log" 2>&1; then
+        echo "ok ${*:2} ($((SECONDS - began)) s)"
+        result passed 1
+    else
+        cat "$work/log"
+        echo "FAILED ${*:2} (after $((SECONDS - began)) of $1 s)"
+        result failed 1
+    fi
+}
+
+if [ "${1:-}" = in ]; then
+    "test_$2" "${@:3}"
+    exit
+fi
+called_by_test=${TARE_RESULTS:-}
+[ -n "$called_by_test" ] || collect_results
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    skip "the packages are installed into roots made of Debian packages, which takes root and apt-get"
+else
+    need_testers
+    if scripts/package --twice; then
+        result passed 1
+    else
+        result failed 1
+        echo "FAILED packages of the same bytes from two folders"
+    fi
+    mkdir -p "$work" "$roots"
+    # Static, so that it runs in a root without libraries.
+    cc -O0 -fno-omit-frame-pointer -static -o "$work/spin" packaging/spin.c
+    for suite in bookworm trixie; do
+        say "an empty root of Debian $suite"
+        rm -rf "${roots:?}/$suite"
+        debootstrap --variant=minbase "$suite" "$roots/$suite" "$(mirror)" >"$work/log" || cat "$work/log"
+        attempt $limit deb $suite
+    done
+    attempt $limit tarball bookworm
+    for name in rpm wheel npm image action; do attempt $limit $name; done
+    attempt 300 checks
+fi
+[ -n "$called_by_test" ] || print_results
