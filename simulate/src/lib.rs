@@ -16,6 +16,7 @@ mod recording;
 mod replayed;
 mod scenario;
 mod sink;
+mod unwinder;
 
 use fastrand::Rng;
 

@@ -18,7 +18,7 @@ struct PlantedDefect {
     to: &'static str,
 }
 
-const PLANTED: [PlantedDefect; 20] = [
+const PLANTED: [PlantedDefect; 22] = [
     PlantedDefect {
         what: "a ring's tail advances eight bytes too far",
         file: "crates/kernel/src/ring/mod.rs",
@@ -138,6 +138,18 @@ const PLANTED: [PlantedDefect; 20] = [
         file: "crates/symbols/src/address_space.rs",
         from: "let after = overlapped.last().filter(|old| old.end > end);",
         to: "let after = overlapped.last().filter(|old| old.end > end + 0x1000);",
+    },
+    PlantedDefect {
+        what: "memory for records to unwind still holds earlier ones",
+        file: "crates/record/src/output/unwinding.rs",
+        from: "            memory.clear();\n",
+        to: "",
+    },
+    PlantedDefect {
+        what: "records that wait to be unwound are written twice",
+        file: "crates/record/src/output/unwinding.rs",
+        from: "self.held.clear();\n        self.output.append",
+        to: "self.output.append",
     },
 ];
 

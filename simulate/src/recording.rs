@@ -24,6 +24,7 @@ use crate::machine::Machine;
 use crate::memory;
 use crate::scenario::{RecordDestination, Scenario};
 use crate::sink::KeptRecords;
+use crate::unwinder::PassingUnwinder;
 
 /// Bytes that a run may use beyond the disk, the queue, and twice the size of the log of true
 /// samples.
@@ -103,12 +104,17 @@ fn open(
     clock: &Arc<VirtualClock>,
     records: &KeptRecords,
 ) -> anyhow::Result<Output> {
-    if scenario.to == RecordDestination::Sink {
-        return Ok(Output::to_sink(Box::new(records.clone())));
+    let output = if scenario.to == RecordDestination::Sink {
+        Output::to_sink(Box::new(records.clone()))
+    } else {
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let to = Destination::File(PathBuf::from("recording"));
+        Output::open_on(Arc::new(disk.clone()), clock, &to, &scenario.output)?
+    };
+    match scenario.unwinds {
+        true => Ok(output.with_unwinder(Box::new(PassingUnwinder::default()))?),
+        false => Ok(output),
     }
-    let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    let to = Destination::File(PathBuf::from("recording"));
-    Ok(Output::open_on(Arc::new(disk.clone()), clock, &to, &scenario.output)?)
 }
 
 fn start(

@@ -28,6 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) to: RecordDestination,
     /// Output options.
     pub(crate) output: OutputOptions,
+    /// Whether records pass the stage that unwinds stacks, which has a queue and a thread.
+    pub(crate) unwinds: bool,
     /// Faults of the disk.
     pub(crate) faults: Faults,
     /// Whether the kernel produces records while the recorder writes.
@@ -51,9 +53,10 @@ const EVENTS: [&str; 4] =
     ["cpu-clock", "cpu-clock,page-faults", "page-faults,context-switches,cpu-clock", "task-clock"];
 
 impl Scenario {
-    /// Whether a queue with its own thread writes the output, or may once a file grows fast.
+    /// Whether a thread of its own writes the output, or may once a file grows fast.
     pub(crate) fn is_queued(&self) -> bool {
-        self.output.compress.is_some()
+        self.unwinds
+            || self.output.compress.is_some()
             || self.output.choice == PathChoice::Direct
             || (self.to == RecordDestination::File
                 && self.output.direct_at < OutputOptions::default().direct_at)
@@ -88,6 +91,7 @@ impl Scenario {
             output,
             goes_on_meanwhile: rng.bool(),
             steps: rng.u32(1..60),
+            unwinds: rng.u32(..4) == 0,
         }
     }
 }
