@@ -226,6 +226,8 @@ impl LiveUnwinder {
         for position in in_order {
             let record = &round[position];
             if record.raw.kind != kind::PERF_RECORD_SAMPLE {
+                // A file that was written later than it was mapped isn't the recorded one.
+                record.time_ns.into_iter().for_each(|time_ns| self.machine.advance(time_ns));
                 self.apply(&record.raw);
             } else if let Some(event) = record.event {
                 unwound[position] = self.user_frames(&record.raw, event, position, is_behind);

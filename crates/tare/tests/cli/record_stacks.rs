@@ -106,6 +106,49 @@ fn a_recording_that_is_unwound_at_once_holds_chains_and_no_copies() {
     assert_eq!(ours, addresses(&mut lines.iter().map(String::as_str)));
 }
 
+/// Records a shell's commands, and returns the number of whole stacks, and of all.
+fn whole_stacks(commands: &[&str]) -> (u64, u64) {
+    let place = RecordingFolder::new();
+    let begin = ["-e", "cpu-clock:u", "-F", "4000", "-g", "--"];
+    let output = place.run(&[&begin[..], commands].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
+    let document = crate::support::document(&report);
+    let stacks = &document["loss"]["copied_stacks"];
+    let number = |name: &str| stacks[name].as_u64().unwrap();
+    println!("{commands:?}: {stacks}");
+    (number("whole"), number("stacks"))
+}
+
+/// A program that is copied while the recorder runs has a younger time than the recording.
+#[test]
+fn programs_that_are_made_during_the_recording_are_unwound() {
+    let Some(program) = program("known") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let new = folder.path().join("new");
+    let run = format!("cp {} {1} && exec {1} 0.4", program.display(), new.display());
+    let (whole, all) = whole_stacks(&["sh", "-c", &run]);
+    assert!(all >= 20 && whole * 100 >= all * 90, "{whole} of {all}");
+}
+
+/// The program is at a path that only its own mount namespace has, as in a container.
+#[test]
+fn programs_of_another_mount_namespace_are_unwound() {
+    let Some(program) = program("known") else { return };
+    let can_unshare = Command::new("unshare").args(["-m", "true"]).output();
+    if !can_unshare.is_ok_and(|output| output.status.success()) {
+        return println!("skipped: needs root, and unshare");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = format!(
+        "mount -t tmpfs none {0} && cp {1} {0}/new && exec {0}/new 0.4",
+        folder.path().display(),
+        program.display()
+    );
+    let (whole, all) = whole_stacks(&["unshare", "-m", "sh", "-c", &run]);
+    assert!(all >= 20 && whole * 100 >= all * 90, "{whole} of {all}");
+}
+
 /// If the copy is too small, frame pointers supply the rest, and the report names the size that
 /// would do.
 #[test]
