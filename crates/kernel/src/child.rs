@@ -378,6 +378,8 @@ struct ExecPlan {
     lean: Option<LeanExec>,
     /// The command's environment, if it isn't this process's.
     environment: Option<Environment>,
+    /// The folder that it runs in, if it isn't this process's.
+    folder: Option<CString>,
 }
 
 /// A command's own environment.
@@ -428,6 +430,7 @@ impl ExecPlan {
             channel: [childs.as_raw_fd(), ours.as_raw_fd()],
             lean: None,
             environment: Environment::with(&command.variables),
+            folder: command.folder.clone(),
         }
     }
 }
@@ -512,6 +515,13 @@ fn run_child(prepared: &ExecPlan) -> ! {
             if let Some(file) = file {
                 libc::dup2(file, fd);
             }
+        }
+        if let Some(folder) = &prepared.folder
+            && libc::chdir(folder.as_ptr()) != 0
+        {
+            let errno = *libc::__errno_location();
+            let _ = rustix::io::write(channel, &errno.to_ne_bytes());
+            libc::_exit(126)
         }
         if let Some(lean) = &prepared.lean {
             lean.execute(channel);
@@ -655,6 +665,20 @@ mod tests {
         assert_eq!(run(&["/tmp"]).unwrap_err().status(), 126);
         assert_eq!(run(&[]).unwrap_err().status(), 127);
         assert_eq!(run(&["true", "a\0b"]).unwrap_err().status(), 125);
+    }
+
+    #[test]
+    fn a_command_runs_in_its_folder() {
+        let signals = Signals::block().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("here"), "#!/bin/sh\n[ -e here ]\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path().join("here"), mode).unwrap();
+        let command = ChildCommand::find_in(folder.path(), &["./here"], None).unwrap();
+        let files = FileLimit::now();
+        let status = |child: WaitingChild| child.start().unwrap().wait().unwrap().status;
+        assert_eq!(status(WaitingChild::fork(&command, &signals, &files).unwrap()), 0);
+        assert_eq!(status(WaitingChild::fork_lean(&command, &signals, &files, None).unwrap()), 0);
     }
 
     #[test]

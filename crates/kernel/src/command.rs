@@ -17,6 +17,8 @@ pub struct ChildCommand {
     pub(crate) standard: [Option<OwnedFd>; 3],
     /// `NAME=value` of variables that replace those of tare's environment, or add to it.
     pub(crate) variables: Vec<CString>,
+    /// The folder that it runs in; `None`: tare's own.
+    pub(crate) folder: Option<CString>,
 }
 
 /// Why a command can't be started.
@@ -93,8 +95,37 @@ impl ChildCommand {
                 args,
                 standard: [const { None }; 3],
                 variables: Vec::new(),
+                folder: None,
             }),
         }
+    }
+
+    /// Finds the program like [`ChildCommand::find`], and runs it in a folder: a relative path is
+    /// one below that folder.
+    ///
+    /// # Errors
+    /// As [`ChildCommand::find`].
+    pub fn find_in<S: AsRef<OsStr>>(
+        folder: &Path,
+        words: &[S],
+        path: Option<&OsStr>,
+    ) -> Result<Self, CommandError> {
+        let mut words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
+        let named = words.first().copied();
+        let inside = named
+            .filter(|word| word.as_bytes().contains(&b'/'))
+            .map(|word| folder.join(word).into_os_string());
+        if let (Some(first), Some(inside)) = (words.first_mut(), &inside) {
+            *first = inside;
+        }
+        let mut command = Self::find(&words, path)?;
+        let nul = || CommandError::Nul { program: command.name() };
+        let folder = CString::new(folder.as_os_str().as_bytes()).map_err(|_| nul())?;
+        if let (Some(first), Some(named)) = (command.args.first_mut(), named) {
+            *first = CString::new(named.as_bytes()).unwrap_or_default();
+        }
+        command.folder = Some(folder);
+        Ok(command)
     }
 
     /// Replaces the command's stdin, stdout and stderr by the given files. For `None` the command

@@ -1,6 +1,7 @@
 //! Prints the tables of docs/internals/statistics.md.
 //!
-//! Run it with `cargo run --release -p tare-measure --example paired`.
+//! Run it with `cargo run --release -p tare-measure --example paired`; `-- series N` simulates only
+//! N series of `tare bench` of each kind.
 #![allow(clippy::print_stdout)]
 
 mod simulation;
@@ -13,25 +14,22 @@ const COMPARISONS: u64 = 300;
 
 fn main() {
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+    let mut args = std::env::args().skip(1);
+    if args.next().as_deref() == Some("series") {
+        let trials = args.next().and_then(|number| number.parse().ok()).unwrap_or(TRIALS);
+        return print_series(percent, trials);
+    }
     println!("30 runs of each command, {TRIALS} trials: p < 0.05\n");
     println!("| method | equal commands | B takes 3% more |\n|---|---|---|");
     let equal = designs(1.0, TRIALS);
     let planted = designs(1.03, TRIALS);
-    println!(
-        "| all runs of A, then all of B; Mann-Whitney | {} | {} |",
-        percent(equal.blocks),
-        percent(planted.blocks)
-    );
-    println!(
-        "| pairs in random order; Mann-Whitney | {} | {} |",
-        percent(equal.unpaired),
-        percent(planted.unpaired)
-    );
-    println!(
-        "| pairs in random order; signed-rank | {} | {} |",
-        percent(equal.paired),
-        percent(planted.paired)
-    );
+    for (method, equal, planted) in [
+        ("all runs of A, then all of B; Mann-Whitney", equal.blocks, planted.blocks),
+        ("pairs in random order; Mann-Whitney", equal.unpaired, planted.unpaired),
+        ("pairs in random order; signed-rank", equal.paired, planted.paired),
+    ] {
+        println!("| {method} | {} | {} |", percent(equal), percent(planted));
+    }
 
     println!("\nEqual commands, {TRIALS} trials: p < 0.05\n\n| tested | false alarms |\n|---|---|");
     let alarms = false_alarms(TRIALS);
@@ -66,16 +64,16 @@ fn main() {
         "\nSimulating the ratio that the judge reports as detectable in 80%, {COMPARISONS} comparisons each\n"
     );
     println!("| pairs | smallest detectable ratio | found |\n|---|---|---|");
-    for pairs in [15, 30, 100, 400] {
+    for pairs in [15, 30, 100] {
         let (ratio, found) = found_at_detectable(pairs, COMPARISONS);
         println!("| {pairs} | {ratio:.4} | {} |", percent(found));
     }
-    print_series(percent);
+    print_series(percent, TRIALS);
 }
 
 /// Prints the table of series of `tare bench`.
-fn print_series(percent: impl Fn(f64) -> String) {
-    println!("\nSeries of `tare bench`, {TRIALS} each\n");
+fn print_series(percent: impl Fn(f64) -> String, trials: u64) {
+    println!("\nSeries of `tare bench`, {trials} each\n");
     println!(
         "| commands | the last takes | --min-effect | --max-time | any false difference | last one slower | rounds |"
     );
@@ -83,7 +81,7 @@ fn print_series(percent: impl Fn(f64) -> String) {
     for (commands, ratio, min_effect, max_time) in
         [(5, 1.0, 0.01, 20), (2, 1.03, 0.01, 60), (2, 1.01, 0.005, 180)]
     {
-        let shares = series(commands, ratio, min_effect, max_time, TRIALS);
+        let shares = series(commands, ratio, min_effect, max_time, trials);
         println!(
             "| {commands} | {ratio} | {}% | {max_time} s | {} | {} | {:.0} |",
             min_effect * 100.0,

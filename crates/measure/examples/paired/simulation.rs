@@ -205,7 +205,7 @@ pub(crate) fn false_alarms(trials: u64) -> FalseAlarms {
             let pairs = fixed_pairs(1.0, 200, seed);
             let seconds = |run: &Measurement| run.elapsed.as_secs_f64().ln();
             let differences = pairs.iter().map(|pair| seconds(&pair.b) - seconds(&pair.a));
-            SequentialTest::of(&differences.collect::<Vec<f64>>()).p() < 0.01
+            SequentialTest::from_differences(&differences.collect::<Vec<f64>>()).p() < 0.01
         }),
         until_narrow: share(trials, |seed| {
             time_p(&pairs::make(&plan(seed), &mut Simulated::new(1.0, seed)).0) < 0.05
@@ -407,6 +407,7 @@ fn series_verdicts(
         runs,
         metrics: series_metrics(&[]),
         comparisons: Vec::new(),
+        baseline: Vec::new(),
         plan,
         min_effect,
         conditions: Vec::new(),

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::judge::MetricVerdict;
+use super::judge::{LEVEL, MetricVerdict};
 
 /// A condition that fails a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,9 +36,10 @@ pub struct BadCondition {
 /// The result of checking a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The whole interval lies beyond the limit.
+    /// The whole interval lies beyond the limit. If the limit allows for a difference, this one is
+    /// also certain: its corrected p is below 0.01, unless the pairs are too few for such a p.
     Fails,
-    /// The interval reaches the limit, or is on the right side of it.
+    /// The interval reaches the limit, is on the right side of it, or the difference isn't certain.
     Passes,
     /// There is no such metric, or it has too few runs for an interval. A gate must not treat this
     /// as a pass.
@@ -49,16 +50,21 @@ impl Condition {
     /// Checks the condition against the results.
     #[must_use]
     pub fn judge(&self, results: &[MetricVerdict]) -> Judgement {
-        let Some(interval) = results
-            .iter()
-            .find(|judged| judged.metric.name() == self.metric)
-            .and_then(MetricVerdict::relative)
-        else {
+        let Some(judged) = results.iter().find(|judged| judged.metric.name() == self.metric) else {
             return Judgement::Unknown;
         };
-        let beyond =
+        let Some(interval) = judged.relative() else { return Judgement::Unknown };
+        let is_beyond =
             if self.above { interval.low > self.limit } else { interval.high < self.limit };
-        if beyond { Judgement::Fails } else { Judgement::Passes }
+        // Equal commands are beyond a limit on the other side of 0.
+        let is_of_a_difference = if self.above { self.limit >= 0.0 } else { self.limit <= 0.0 };
+        // Too few pairs for any verdict have an interval all the same.
+        let is_certain = judged.p_holm < LEVEL || judged.effect.detectable.is_none();
+        if is_beyond && (is_certain || !is_of_a_difference) {
+            Judgement::Fails
+        } else {
+            Judgement::Passes
+        }
     }
 }
 
@@ -172,5 +178,25 @@ mod tests {
         assert_eq!(judged("e<+5%"), Judgement::Fails);
         assert_eq!(judged("e<+2%"), Judgement::Passes);
         assert_eq!(judged("f>+2%"), Judgement::Unknown);
+    }
+
+    /// A single metric's interval may lie beyond 0 by chance in one of 40 comparisons.
+    #[test]
+    fn a_difference_that_is_not_certain_passes() {
+        let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
+        let pair = |i: u32| {
+            // Two thirds of the pairs have more in B.
+            let more = if i % 3 == 0 { -40.0 } else { 45.0 + f64::from(i) };
+            Pair { first: Side::A, a: run(1000.0), b: run(1000.0 + more) }
+        };
+        let pairs: Vec<Pair> = (0..36).map(pair).collect();
+        let event = Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 };
+        let rules = Rules { min_effect: 0.01, seed: 1, comparisons: 40 };
+        let results = judge(&pairs, &[event], &rules);
+        let low = results[0].relative().unwrap().low;
+        assert!(low > 0.0 && results[0].p_holm > 0.01, "{results:?}");
+        let judged = |text: &str| text.parse::<Condition>().unwrap().judge(&results);
+        assert_eq!(judged("e>+0%"), Judgement::Passes);
+        assert_eq!(judged("e>-1%"), Judgement::Fails, "equal commands fail this one too");
     }
 }

@@ -55,7 +55,7 @@ pub enum Verdict {
     Less,
     /// B takes more, likewise.
     More,
-    /// The interval is narrow enough to show a relevant difference, and the estimate is none.
+    /// The interval is narrow enough to show a relevant difference, and the estimate isn't relevant.
     NoDifference,
     /// The interval is too wide to tell, or there are too few pairs for one.
     Undecided,
@@ -144,8 +144,10 @@ pub fn judge_values(
     rules: &Rules,
 ) -> Vec<MetricVerdict> {
     let columns: Vec<Column> = metrics.into_iter().filter_map(Column::new).collect();
-    let p: Vec<f64> =
-        columns.iter().map(|column| SequentialTest::of(&column.in_order).p()).collect();
+    let p: Vec<f64> = columns
+        .iter()
+        .map(|column| SequentialTest::from_differences(&column.in_order).p())
+        .collect();
     let compared = rules.comparisons.max(1) as f64;
     let level = LEVEL / (compared * columns.len().max(1) as f64);
     columns

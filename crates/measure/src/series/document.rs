@@ -29,11 +29,11 @@ pub fn json(out: &mut dyn Write, report: &SeriesReport, host: &str) -> io::Resul
         })
     });
     let fail_if = report.conditions.iter().flat_map(|condition| {
-        report.comparisons.iter().map(move |comparison| {
+        report.comparisons.iter().chain(&report.baseline).map(move |comparison| {
             json!({
                 "condition": condition.to_string(),
                 "command": report.commands[comparison.command].name,
-                "judgement": judgement(condition.judge(&comparison.judged)),
+                "judgement": judgement(report.judgement(condition, comparison)),
             })
         })
     });
@@ -61,6 +61,7 @@ pub fn json(out: &mut dyn Write, report: &SeriesReport, host: &str) -> io::Resul
             "sequential": report.notes.is_sequential,
             "reference": report.commands.first().map(|command| &command.name),
             "comparisons": report.comparisons.iter().map(|one| compared(report, one)).collect::<Vec<_>>(),
+            "baseline": report.baseline.iter().map(|one| compared(report, one)).collect::<Vec<_>>(),
             "fail_if": fail_if.collect::<Vec<_>>(),
             "machine": report.notes.machine,
             "shell": report.notes.shell.map(|shell| json!({
@@ -149,7 +150,7 @@ fn own_fields(report: &SeriesReport, command: usize) -> Value {
             Some((metric.name().to_owned(), value))
         })
         .collect();
-    let shape = TimeShape::of(&runs.values(&Metric::Time));
+    let shape = TimeShape::from_times(&runs.values(&Metric::Time));
     json!({
         "line": info.line,
         "in_shell": info.in_shell,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! SeriesPlan ──> schedule::make ──> [CommandRuns] ──> SeriesReport ──> text, document
-//!                      │                                   │          ──> hyperfine (exports)
+//!                      │                                   │          ──> hyperfine (exports), ci, plot
 //!                      └── calls Launcher for each run     └── judged by compare::judge_values
 //! ```
 //!
@@ -11,13 +11,17 @@
 //!
 //! Nothing here starts a process or reads a clock; [`schedule::Launcher`] does.
 
+mod baseline;
+pub mod ci;
 pub mod document;
 pub mod hyperfine;
+pub mod plot;
 mod report;
 mod runs;
 pub mod schedule;
 pub mod text;
 
+pub use baseline::Baseline;
 pub use report::{
     CommandInfo, Comparison, Failure, SeriesNotes, SeriesReport, ShellTime, Spread, TimeShape,
 };

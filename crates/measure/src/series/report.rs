@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::runs::CommandRuns;
 use super::schedule::{SeriesPlan, SeriesStop};
-use crate::compare::{Condition, Metric, MetricVerdict, PairedValues, Rules, judge_values};
+use crate::compare::{
+    Condition, Judgement, Metric, MetricVerdict, PairedValues, Rules, judge_values,
+};
 use crate::statistics::{Summary, median, quantile};
 
 /// A run this many interquartile ranges from the quartiles is an outlier. Normal times have one in
@@ -82,7 +84,7 @@ pub struct Spread {
 impl Spread {
     /// Computes the spread; `None` without values.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         Some(Self {
             summary: Summary::from_amounts(values)?,
             median: median(values)?,
@@ -106,10 +108,9 @@ pub struct TimeShape {
 impl TimeShape {
     /// Looks at the times of a command in the order of its runs.
     #[must_use]
-    pub fn of(times: &[f64]) -> Self {
-        let (Some(low), Some(high)) = (quantile(times, 0.25), quantile(times, 0.75)) else {
-            return Self::default();
-        };
+    pub fn from_times(times: &[f64]) -> Self {
+        let Some(low) = quantile(times, 0.25) else { return Self::default() };
+        let Some(high) = quantile(times, 0.75) else { return Self::default() };
         let far = OUTLYING * (high - low);
         // Fewer runs have no meaningful quartiles; equal times have no spread.
         let is_outlier = |time: &&f64| {
@@ -137,8 +138,8 @@ fn modes(times: &[f64]) -> Option<[f64; 3]> {
     let least = ((n as f64 * SMALLER_MODE).ceil() as usize).max(3);
     let at = (least..=n - least).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let parts = [&sorted[..at], &sorted[at..]];
-    let [low, high] = parts.map(Summary::from_values);
-    let (low, high) = (low?, high?);
+    let low = Summary::from_values(parts[0])?;
+    let high = Summary::from_values(parts[1])?;
     let spread = low.deviation?.powi(2) + high.deviation?.powi(2);
     let is_apart = (high.mean - low.mean) * 2f64.sqrt() > SEPARATION * spread.sqrt();
     // Equal values in both parts are steps of a coarse clock, or nothing.
@@ -158,6 +159,8 @@ pub struct SeriesReport {
     pub metrics: Vec<Metric>,
     /// Each other command, compared with the reference.
     pub comparisons: Vec<Comparison>,
+    /// Commands compared with an earlier series.
+    pub baseline: Vec<Comparison>,
     /// How the runs were made.
     pub plan: SeriesPlan,
     /// Smallest relevant difference, as a share.
@@ -214,6 +217,15 @@ impl SeriesReport {
         values
     }
 
+    /// The judgement of a condition on a comparison. The same programs pass.
+    #[must_use]
+    pub fn judgement(&self, condition: &Condition, comparison: &Comparison) -> Judgement {
+        if comparison.is_identical {
+            return Judgement::Passes;
+        }
+        condition.judge(&comparison.judged)
+    }
+
     /// The failed runs, by command.
     pub fn failures(&self) -> impl Iterator<Item = Failure> {
         self.runs.iter().enumerate().flat_map(|(command, runs)| {
@@ -248,7 +260,7 @@ impl SeriesReport {
     /// The spread of a command's metric.
     #[must_use]
     pub fn spread(&self, command: usize, metric: &Metric) -> Option<Spread> {
-        Spread::of(&self.runs[command].values(metric))
+        Spread::from_values(&self.runs[command].values(metric))
     }
 
     /// The commands that have runs, by mean time.
@@ -271,10 +283,10 @@ mod tests {
     #[test]
     fn outliers_and_a_slow_first_run_are_counted() {
         let mut times: Vec<f64> = (0..30).map(|i| 1.0 + f64::from(i % 5) / 100.0).collect();
-        assert_eq!(TimeShape::of(&times), TimeShape::default());
+        assert_eq!(TimeShape::from_times(&times), TimeShape::default());
         times[0] = 3.0;
         times[9] = 2.0;
-        let shape = TimeShape::of(&times);
+        let shape = TimeShape::from_times(&times);
         assert_eq!((shape.outliers, shape.is_first_slow), (2, true));
     }
 
@@ -282,13 +294,13 @@ mod tests {
     fn two_modes_are_named_and_one_wide_mode_is_not() {
         let two: Vec<f64> =
             (0..60).map(|i| f64::from(1 + i % 3 / 2) + f64::from(i * 7 % 11) / 200.0).collect();
-        let [low, high, share] = TimeShape::of(&two).modes.unwrap();
+        let [low, high, share] = TimeShape::from_times(&two).modes.unwrap();
         assert!((1.0..1.1).contains(&low) && (2.0..2.1).contains(&high), "{low} {high}");
         assert!((share - 1.0 / 3.0).abs() < 0.01, "{share}");
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..200 {
             let wide: Vec<f64> = (0..60).map(|_| 1.0 + rng.f64()).collect();
-            assert_eq!(TimeShape::of(&wide).modes, None);
+            assert_eq!(TimeShape::from_times(&wide).modes, None);
         }
     }
 }

@@ -113,7 +113,7 @@ pub enum SeriesStop<E> {
 
 /// The runs of a series.
 #[derive(Debug)]
-pub struct Made<E> {
+pub struct SeriesRuns<E> {
     /// The runs of each command.
     pub runs: Vec<CommandRuns>,
     /// Why no more were made.
@@ -124,7 +124,7 @@ pub struct Made<E> {
 }
 
 /// Makes the runs.
-pub fn make<L: Launcher>(plan: &SeriesPlan, launcher: &mut L) -> Made<L::Error> {
+pub fn make<L: Launcher>(plan: &SeriesPlan, launcher: &mut L) -> SeriesRuns<L::Error> {
     let mut series = Series {
         plan,
         rng: Rng::with_seed(plan.seed),
@@ -139,7 +139,7 @@ pub fn make<L: Launcher>(plan: &SeriesPlan, launcher: &mut L) -> Made<L::Error> 
         Ok(stop) => stop,
         Err(error) => SeriesStop::Failed(error),
     };
-    Made { runs: series.runs, stop, is_sequential: series.is_sequential }
+    SeriesRuns { runs: series.runs, stop, is_sequential: series.is_sequential }
 }
 
 struct Series<'a> {
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    fn lengths(made: &Made<()>) -> Vec<usize> {
+    fn lengths(made: &SeriesRuns<()>) -> Vec<usize> {
         made.runs.iter().map(CommandRuns::len).collect()
     }
 

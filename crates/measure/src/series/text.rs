@@ -82,7 +82,10 @@ pub fn write(out: &mut dyn Write, report: &SeriesReport, options: TextOptions) -
         write_metrics(out, report, options)?;
     }
     for comparison in &report.comparisons {
-        write_comparison(out, report, comparison, options)?;
+        write_comparison(out, report, comparison, Some(0), options)?;
+    }
+    for comparison in &report.baseline {
+        write_comparison(out, report, comparison, None, options)?;
     }
     if report.commands.len() > 2 {
         write_summary(out, report, options)?;
@@ -130,7 +133,7 @@ fn write_command(
             writeln!(out, "    {line}")?;
         }
     }
-    for sentence in shape_sentences(&TimeShape::of(&times), options) {
+    for sentence in shape_sentences(&TimeShape::from_times(&times), options) {
         writeln!(out, "    {sentence}")?;
     }
     Ok(())
@@ -164,7 +167,7 @@ fn plot(times: &[f64], options: TextOptions) -> Vec<String> {
 }
 
 /// Describes what stands out in the times of a command.
-fn shape_sentences(shape: &TimeShape, options: TextOptions) -> Vec<String> {
+pub(super) fn shape_sentences(shape: &TimeShape, options: TextOptions) -> Vec<String> {
     let mut sentences = Vec::new();
     if shape.is_first_slow {
         sentences.push("The first run was slow: caches were cold; see --warmup.".to_owned());
@@ -211,20 +214,33 @@ fn write_comparison(
     out: &mut dyn Write,
     report: &SeriesReport,
     comparison: &Comparison,
+    reference: Option<usize>,
     options: TextOptions,
 ) -> io::Result<()> {
     let number = (comparison.command + 1).to_string();
-    let ratio = format!("{number} / 1");
+    let other = match reference {
+        Some(reference) => (reference + 1).to_string(),
+        None => "before".to_owned(),
+    };
+    let ratio = format!("{number} / {other}");
+    let against = match reference {
+        Some(reference) => format!("{other}: {}", report.commands[reference].name),
+        None => "the baseline".to_owned(),
+    };
     writeln!(
         out,
-        "\n {number}: {}\n compared with 1: {}",
+        "\n {number}: {}\n compared with {}",
         printable(&report.commands[comparison.command].name),
-        printable(&report.commands[0].name)
+        printable(&against)
     )?;
     if comparison.is_identical {
-        writeln!(out, " Both builds are identical, byte by byte.")?;
+        return writeln!(
+            out,
+            " Both builds have the same programs, byte by byte: nothing is measured."
+        );
     }
-    let headings = ["", "1", number.as_str(), ratio.as_str(), "95% interval", "p", "finds", ""];
+    let headings =
+        ["", other.as_str(), number.as_str(), ratio.as_str(), "95% interval", "p", "finds", ""];
     write_verdicts(out, headings, &comparison.judged, options.colour)
 }
 
@@ -287,6 +303,11 @@ fn notes(report: &SeriesReport) -> Vec<String> {
     if report.notes.is_sequential {
         notes.push(
             "Setup takes long, so each command ran in one piece: drift of the machine's speed is not controlled.".to_owned(),
+        );
+    }
+    if !report.baseline.is_empty() {
+        notes.push(
+            "Runs of a baseline are not interleaved with these: drift of the machine's speed between both is not controlled.".to_owned(),
         );
     }
     notes.extend(report.notes.machine.iter().cloned());

@@ -48,7 +48,7 @@ impl Default for SequentialTest {
 impl SequentialTest {
     /// Tests all of these differences, in the order of the pairs.
     #[must_use]
-    pub fn of(differences: &[f64]) -> Self {
+    pub fn from_differences(differences: &[f64]) -> Self {
         let mut test = Self::default();
         differences.iter().for_each(|difference| test.add(*difference));
         test
@@ -139,7 +139,7 @@ pub fn detectable(differences: &[f64], level: f64, relevant: f64) -> Option<f64>
 fn rejection_limit(differences: &[f64], centre: f64, level: f64) -> Option<f64> {
     let p = |shift: f64| {
         let shifted: Vec<f64> = differences.iter().map(|d| d - centre + shift).collect();
-        SequentialTest::of(&shifted).p()
+        SequentialTest::from_differences(&shifted).p()
     };
     let most = differences.iter().map(|d| (d - centre).abs()).fold(0.0, f64::max);
     if most == 0.0 {
@@ -175,7 +175,7 @@ mod tests {
             let signed =
                 |(at, size): (usize, &f64)| if signs >> at & 1 == 1 { *size } else { -*size };
             let differences: Vec<f64> = sizes.iter().enumerate().map(signed).collect();
-            sum += SequentialTest::of(&differences).log_mean().exp();
+            sum += SequentialTest::from_differences(&differences).log_mean().exp();
         }
         assert!((sum / 256.0 - 1.0).abs() < 1e-9, "{sum}");
     }
@@ -208,7 +208,7 @@ mod tests {
                 let mut rng = fastrand::Rng::with_seed(*seed);
                 let shift = errors / f64::from(pairs).sqrt();
                 let differences: Vec<f64> = (0..pairs).map(|_| shift + normal(&mut rng)).collect();
-                SequentialTest::of(&differences).p() <= 0.01
+                SequentialTest::from_differences(&differences).p() <= 0.01
             });
             let found = found.count();
             assert!(found >= at_least, "{errors} standard errors, {pairs} pairs: {found}");
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_size_counts_by_its_rank_and_zeros_count_nothing() {
-        let p = |differences: &[f64]| SequentialTest::of(differences).p();
+        let p = |differences: &[f64]| SequentialTest::from_differences(differences).p();
         assert_eq!(p(&[1.0, 2.0, 3.0, 4.0]), p(&[1.0, 20.0, 300.0, 4000.0]));
         assert_eq!(p(&[0.0; 50]), 1.0);
         assert_eq!(p(&[]), 1.0);
@@ -242,7 +242,7 @@ mod tests {
             let found = (0..100).filter(|seed| {
                 let mut rng = fastrand::Rng::with_seed(*seed);
                 let shifted: Vec<f64> = (0..pairs).map(|_| shift + normal(&mut rng)).collect();
-                SequentialTest::of(&shifted).p() <= 0.01
+                SequentialTest::from_differences(&shifted).p() <= 0.01
             });
             let found = found.count();
             assert!((55..=99).contains(&found), "{pairs} pairs, {shift}: {found}");

@@ -275,67 +275,68 @@ fn an_interrupted_run_is_left_out_and_the_others_are_shown() {
 /// Usage examples of hyperfine's README and manual page, with shorter waits and programs that are
 /// there. Two need bash, as with hyperfine: Debian's sh has no `**`, and no shell expands an alias
 /// on the line that defines it.
+const EXAMPLES: &[&[&str]] = &[
+    &["--runs", "5", "sleep 0.03"],
+    &["-r", "3", "od file", "wc file"],
+    &["--warmup", "3", "-r", "3", "grep -R TODO *"],
+    &["-r", "3", "--prepare", "sync; echo 3 | cat > caches", "grep -R TODO *"],
+    &[
+        "-r",
+        "3",
+        "--prepare",
+        "true clean",
+        "--parameter-scan",
+        "num_threads",
+        "1",
+        "3",
+        "true -j {num_threads}",
+    ],
+    &["-r", "3", "--parameter-scan", "delay", "0.03", "0.07", "-D", "0.02", "sleep {delay}"],
+    &["-r", "3", "-L", "compiler", "gcc,clang", "echo {compiler} -O2 main.cpp"],
+    &["-r", "3", "--shell", "bash", "for i in {1..100}; do echo test; done"],
+    &["-r", "3", "-N", "grep TODO file"],
+    &["-r", "3", "my_function() { sleep 0.01; }; my_function"],
+    &["-r", "3", "find . -name todo.txt"],
+    &["--min-runs", "5", "-M", "5", "sleep 0.002", "sleep 0.032"],
+    &[
+        "-r",
+        "3",
+        "--export-markdown",
+        "output.md",
+        "--parameter-scan",
+        "time",
+        "1",
+        "5",
+        "sleep 0.0{time}",
+    ],
+    &["-r", "3", "--shell", "bash", "-P", "size", "0", "3", "sleep 0.0$((2**{size}))"],
+    &["-r", "3", "-S", "bash --norc", "echo hello > output-${HYPERFINE_ITERATION}.log"],
+    &[
+        "-L",
+        "n",
+        "1,2",
+        "-r",
+        "2",
+        "--show-output",
+        "--setup",
+        "echo setup n={n}",
+        "--prepare",
+        "echo prepare={n}",
+        "--conclude",
+        "echo conclude={n}",
+        "--cleanup",
+        "echo cleanup n={n}",
+        "echo command n={n}",
+    ],
+];
+
 #[test]
 fn hyperfines_usage_examples_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     std::fs::write(path.join("file"), "TODO\n".repeat(50)).unwrap();
     let shorter = ["--style=basic", "--max-time=1"];
-    let examples: &[&[&str]] = &[
-        &["--runs", "5", "sleep 0.03"],
-        &["-r", "3", "od file", "wc file"],
-        &["--warmup", "3", "-r", "3", "grep -R TODO *"],
-        &["-r", "3", "--prepare", "sync; echo 3 | cat > caches", "grep -R TODO *"],
-        &[
-            "-r",
-            "3",
-            "--prepare",
-            "true clean",
-            "--parameter-scan",
-            "num_threads",
-            "1",
-            "3",
-            "true -j {num_threads}",
-        ],
-        &["-r", "3", "--parameter-scan", "delay", "0.03", "0.07", "-D", "0.02", "sleep {delay}"],
-        &["-r", "3", "-L", "compiler", "gcc,clang", "echo {compiler} -O2 main.cpp"],
-        &["-r", "3", "--shell", "bash", "for i in {1..100}; do echo test; done"],
-        &["-r", "3", "-N", "grep TODO file"],
-        &["-r", "3", "my_function() { sleep 0.01; }; my_function"],
-        &["-r", "3", "find . -name todo.txt"],
-        &["--min-runs", "5", "-M", "5", "sleep 0.002", "sleep 0.032"],
-        &[
-            "-r",
-            "3",
-            "--export-markdown",
-            "output.md",
-            "--parameter-scan",
-            "time",
-            "1",
-            "5",
-            "sleep 0.0{time}",
-        ],
-        &["-r", "3", "--shell", "bash", "-P", "size", "0", "3", "sleep 0.0$((2**{size}))"],
-        &["-r", "3", "-S", "bash --norc", "echo hello > output-${HYPERFINE_ITERATION}.log"],
-        &[
-            "-L",
-            "n",
-            "1,2",
-            "-r",
-            "2",
-            "--show-output",
-            "--setup",
-            "echo setup n={n}",
-            "--prepare",
-            "echo prepare={n}",
-            "--conclude",
-            "echo conclude={n}",
-            "--cleanup",
-            "echo cleanup n={n}",
-            "echo command n={n}",
-        ],
-    ];
-    for example in examples {
+    for example in EXAMPLES {
         let output = bench_in(path, &[&shorter, *example].concat());
         assert!(output.status.success(), "{example:?}: {}{}", stdout(&output), stderr(&output));
     }
@@ -359,4 +360,169 @@ fn parameters_and_plots_are_shown() {
     assert!(text.contains(" 1: sleep 0.01\n") && text.contains(" 2: sleep 0.02\n"), "{text}");
     assert!(text.contains('█'), "{text}");
     assert!(text.contains("compared with 1: sleep 0.01"), "{text}");
+}
+
+/// A git checkout with a C program: its revisions are a first one, one that changes a document,
+/// and one that makes the program slower.
+fn checkout(folder: &Path) {
+    let git = |args: &[&str]| {
+        let status = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.org", "-C"])
+            .arg(folder)
+            .args(args)
+            .status()
+            .expect("git is there");
+        assert!(status.success(), "{args:?}");
+    };
+    let program = |rounds: u32| {
+        let text = format!(
+            "int main(void) {{ volatile unsigned i = 0; while (i < {rounds}u) i++; return 0; }}\n"
+        );
+        std::fs::write(folder.join("prog.c"), text).unwrap();
+    };
+    program(500_000);
+    std::fs::write(folder.join("README"), "one\n").unwrap();
+    git(&["init", "--quiet"]);
+    for (message, tag) in [("first", "first"), ("document", "document"), ("slower", "slower")] {
+        match tag {
+            "document" => std::fs::write(folder.join("README"), "two\n").unwrap(),
+            "slower" => program(30_000_000),
+            _ => {}
+        }
+        git(&["add", "-A"]);
+        git(&["commit", "--quiet", "-m", message]);
+        git(&["tag", tag]);
+    }
+}
+
+#[test]
+fn two_revisions_are_built_and_compared_and_the_same_programs_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    checkout(path);
+    let compare = |revision: &str| {
+        bench_in(
+            path,
+            &[
+                "--compare",
+                revision,
+                "--build",
+                "cc -g -O0 -o prog prog.c",
+                "--fail-if",
+                "time>+20%",
+                "-r",
+                "24",
+                "./prog",
+            ],
+        )
+    };
+    let output = compare("document");
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}{}", stderr(&output));
+    assert!(text.contains(" 1: document (") && text.contains(" 2: HEAD ("), "{text}");
+    assert!(text.contains("slower"), "{text}");
+    let checked_out = |tag: &str| {
+        let git = Command::new("git").args(["checkout", "--quiet", tag]).current_dir(path).status();
+        assert!(git.unwrap().success());
+    };
+    checked_out("document");
+    let output = compare("first");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("the same programs, byte by byte"), "{}", stdout(&output));
+    assert_eq!(compare("no-such-revision").status.code(), Some(2));
+    let output = bench_in(path, &["--compare", "first", "--build", "echo why; exit 4", "./prog"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("failed for first") && stderr(&output).contains("why"));
+    let worktrees = Command::new("git").args(["worktree", "list"]).current_dir(path).output();
+    assert_eq!(stdout(&worktrees.unwrap()).lines().count(), 1, "no worktree is left behind");
+}
+
+#[test]
+fn a_baseline_gates_on_its_own_machine_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    exported(path, &["-r", "20", "-n", "prog", "true"]);
+    let gate = |more: &[&str]| {
+        let options =
+            ["-r", "20", "--baseline", "out.json", "--fail-if", "time>+50%", "-n", "prog"];
+        bench_in(path, &[&options, more].concat())
+    };
+    let output = gate(&["sleep 0.3"]);
+    assert_eq!(output.status.code(), Some(3), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("compared with the baseline"), "{}", stdout(&output));
+    let text = std::fs::read_to_string(path.join("out.json")).unwrap();
+    let mut document: Value = serde_json::from_str(&text).unwrap();
+    document["tare"]["host"] = "elsewhere".into();
+    std::fs::write(path.join("out.json"), document.to_string()).unwrap();
+    let output = gate(&["sleep 0.3"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("another machine (elsewhere;"), "{}", stderr(&output));
+    assert_eq!(gate(&["--allow-other-host", "sleep 0.3"]).status.code(), Some(3));
+}
+
+#[test]
+fn formats_of_ci_name_failures() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |format: &str| {
+        let output = tare_bench(folder.path())
+            .args([
+                "-M",
+                "16",
+                "-i",
+                "--format",
+                format,
+                "--fail-if",
+                "time>+50%",
+                "exit 3",
+                "sleep 0.1 <&-",
+            ])
+            .env("GITHUB_STEP_SUMMARY", folder.path().join("summary"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let junit = run("junit");
+    for part in [
+        "<testsuite name=\"tare bench\" tests=\"2\" failures=\"1\" errors=\"1\"",
+        "<error message=\"16 of 16 runs of 'exit 3' failed",
+        "name=\"sleep 0.1 &lt;&amp;- against exit 3\"",
+        "<failure message=\"time&gt;+50%: ",
+    ] {
+        assert!(junit.contains(part), "{part}: {junit}");
+    }
+    let github = run("github");
+    assert!(github.contains("::error title=tare bench::16 of 16 runs"), "{github}");
+    assert!(github.contains("::error title=tare bench::time>+50%25: "), "{github}");
+    let markdown = run("markdown");
+    assert!(markdown.contains("| command | against | time | finds |"), "{markdown}");
+    assert!(markdown.starts_with("- ❌ `16 of 16 runs"), "{markdown}");
+    let summary = std::fs::read_to_string(folder.path().join("summary")).unwrap();
+    assert!(summary.contains("| command | against |"), "{summary}");
+}
+
+#[test]
+fn plots_have_a_dot_for_each_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bench_in(
+        folder.path(),
+        &[
+            "-r",
+            "5",
+            "--style=none",
+            "--export-svg",
+            "p.svg",
+            "--export-html",
+            "p.html",
+            "true",
+            "echo '<b>'",
+        ],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let svg = read("p.svg");
+    // Ten runs and two entries of the legend.
+    assert_eq!(svg.matches("<circle").count(), 12, "{svg}");
+    let html = read("p.html");
+    assert!(html.contains("<svg") && html.contains("&lt;b&gt;") && !html.contains("<b>"), "{html}");
 }

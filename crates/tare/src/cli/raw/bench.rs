@@ -20,6 +20,7 @@ Examples:
   tare bench -P threads 1 8 'make -j {threads}'           a parameter in steps
   tare bench -L compiler gcc,clang '{compiler} -O2 main.cpp'
   tare bench --fail-if 'time>+2%' ./old ./new             a gate in CI
+  tare bench --compare origin/main --build 'make' --fail-if 'time>+2%' './prog input'
   tare bench -r 20 --export-json runs.json ./old ./new    every run, as hyperfine writes it")]
 pub struct BenchArgs {
     /// Commands to run, each one argument
@@ -161,6 +162,22 @@ pub struct BenchJudgeArgs {
     #[arg(long, value_name = "CMD")]
     pub reference: Option<String>,
 
+    /// Compare with the runs in this file, which --export-json or hyperfine wrote
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+
+    /// Accept a baseline of another machine
+    #[arg(long, requires = "baseline")]
+    pub allow_other_host: bool,
+
+    /// Build this git revision and HEAD, and compare the command in both
+    #[arg(long, value_name = "REV", conflicts_with_all = ["reference", "parameter_scan", "parameter_list", "setup", "cleanup"])]
+    pub compare: Option<String>,
+
+    /// Shell command that builds a revision; repeatable
+    #[arg(long = "build", value_name = "CMD", requires = "compare")]
+    pub builds: Vec<String>,
+
     /// Name of the reference in results
     #[arg(long, value_name = "NAME", requires = "reference")]
     pub reference_name: Option<String>,
@@ -178,7 +195,7 @@ pub struct BenchJudgeArgs {
 
 /// Amount of colour and movement of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Style {
+pub enum OutputStyle {
     /// Colours and a progress bar on a terminal
     Auto,
     /// Neither
@@ -191,6 +208,19 @@ pub enum Style {
     Color,
     /// No text
     None,
+}
+
+/// Form of the results on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BenchFormat {
+    /// For people
+    Text,
+    /// For a job's summary or a comment
+    Markdown,
+    /// JUnit's XML, for CI servers
+    Junit,
+    /// Annotations of GitHub Actions, and Markdown in the job's summary
+    Github,
 }
 
 /// Order of commands in the summary, and in markup.
@@ -221,7 +251,17 @@ pub enum TimeUnitName {
 pub struct BenchShownArgs {
     /// Colours and progress
     #[arg(long, value_enum, value_name = "TYPE", default_value = "auto")]
-    pub style: Style,
+    pub style: OutputStyle,
+
+    /// Form of the results on stdout
+    #[arg(
+        long = "format",
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "text",
+        conflicts_with = "json"
+    )]
+    pub form: BenchFormat,
 
     /// Order of the commands in the summary and in exported tables
     #[arg(long = "sort", value_enum, value_name = "METHOD", default_value = "auto")]
@@ -255,6 +295,14 @@ pub struct BenchExportArgs {
     /// Write an AsciiDoc table
     #[arg(long, value_name = "FILE")]
     pub export_asciidoc: Option<PathBuf>,
+
+    /// Write an SVG: every run as a dot over time
+    #[arg(long, value_name = "FILE")]
+    pub export_svg: Option<PathBuf>,
+
+    /// Write an HTML page with that plot and the text
+    #[arg(long, value_name = "FILE")]
+    pub export_html: Option<PathBuf>,
 
     /// Write a table for Emacs' Org mode
     #[arg(long, value_name = "FILE")]

@@ -53,8 +53,8 @@ mod versus;
 pub use annotate::{AnnotateArgs, DisassemblerStyle, ListingArgs, PercentType};
 pub use archive::ArchiveArgs;
 pub use bench::{
-    BenchArgs, BenchExportArgs, BenchHookArgs, BenchJudgeArgs, BenchLaunchArgs, BenchRunArgs,
-    BenchShownArgs, SortMethod, Style, TimeUnitName,
+    BenchArgs, BenchExportArgs, BenchFormat, BenchHookArgs, BenchJudgeArgs, BenchLaunchArgs,
+    BenchRunArgs, BenchShownArgs, OutputStyle, SortMethod, TimeUnitName,
 };
 pub use chains::{ChainLengthArgs, InlineArgs};
 pub use deferred::Deferred;

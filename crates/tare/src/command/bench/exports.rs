@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tare_kernel::host::Host;
 use tare_measure::series::hyperfine::{self, Markup};
-use tare_measure::series::{SeriesReport, document};
+use tare_measure::series::{SeriesReport, ci, document, plot};
 
-use super::{ledger, unit};
+use super::{ledger, text_options, unit};
 use crate::cli::raw::{self, SortMethod};
 use crate::command::output;
 
@@ -17,6 +17,8 @@ enum ExportFormat {
     Json,
     Csv,
     Markup(Markup),
+    Svg,
+    Html,
 }
 
 /// The files to write.
@@ -31,6 +33,8 @@ pub(super) fn open(raw: &raw::BenchExportArgs) -> anyhow::Result<Exports> {
         (ExportFormat::Markup(Markup::Markdown), &raw.export_markdown),
         (ExportFormat::Markup(Markup::AsciiDoc), &raw.export_asciidoc),
         (ExportFormat::Markup(Markup::OrgMode), &raw.export_orgmode),
+        (ExportFormat::Svg, &raw.export_svg),
+        (ExportFormat::Html, &raw.export_html),
     ];
     let typed = all.into_iter().filter_map(|(format, path)| Some((format, path.clone()?)));
     let typed: Vec<_> = typed.collect();
@@ -42,6 +46,15 @@ pub(super) fn open(raw: &raw::BenchExportArgs) -> anyhow::Result<Exports> {
         }
     }
     Ok(Exports(typed))
+}
+
+/// Appends Markdown to the summary of a job of GitHub Actions, if there is one.
+pub(super) fn append_job_summary(report: &SeriesReport) -> io::Result<()> {
+    let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    let mut file = std::fs::File::options().append(true).create(true).open(path)?;
+    ci::markdown(&mut file, report)
 }
 
 impl Exports {
@@ -57,6 +70,8 @@ impl Exports {
             output::write_to(path, |out| -> io::Result<()> {
                 match format {
                     ExportFormat::Json => document::json(out, report, &ledger::machine(host)),
+                    ExportFormat::Svg => plot::svg(out, report),
+                    ExportFormat::Html => plot::html(out, report, text_options(raw)),
                     ExportFormat::Csv => hyperfine::csv(out, report),
                     ExportFormat::Markup(markup) => {
                         hyperfine::markup(out, report, *markup, unit(raw), by_time)

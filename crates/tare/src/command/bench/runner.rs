@@ -1,5 +1,6 @@
 //! Makes the runs of a series.
 
+use std::path::Path;
 use std::process::{Command as Process, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use tare_measure::series::{RunFigures, ShellTime};
 use tare_measure::statistics::median;
 
 use super::progress::Bar;
+use super::revisions::Revisions;
 use super::standard_files::{RunOutput, SharedInput};
 use crate::cli::resolved::bench::{Bench, BenchCommand, BenchInput, BenchOutput};
 use crate::command::remedy;
@@ -81,10 +83,18 @@ struct ReadyCommand {
 }
 
 impl ReadyCommand {
-    fn find(command: &BenchCommand, input: &SharedInput) -> anyhow::Result<Self> {
+    /// Finds the command's program, in a folder if it is to run there.
+    fn find(
+        command: &BenchCommand,
+        input: &SharedInput,
+        folder: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let path = std::env::var_os("PATH");
         let (output, standard) = RunOutput::open(&command.output, input)?;
-        let child = ChildCommand::find(&command.words, path.as_deref())?;
+        let child = match folder {
+            Some(folder) => ChildCommand::find_in(folder, &command.words, path.as_deref())?,
+            None => ChildCommand::find(&command.words, path.as_deref())?,
+        };
         Ok(Self { child: child.with_standard_files(standard), output })
     }
 }
@@ -101,6 +111,8 @@ pub(super) struct Runner<'a> {
     commands: Vec<Option<ReadyCommand>>,
     began: Instant,
     bar: Option<Bar>,
+    /// The two revisions that the commands run in.
+    revisions: Option<&'a Revisions>,
 }
 
 impl<'a> Runner<'a> {
@@ -110,13 +122,15 @@ impl<'a> Runner<'a> {
         host: &'a Host,
         sources: &Sources,
         bar: Option<Bar>,
+        revisions: Option<&'a Revisions>,
     ) -> anyhow::Result<Self> {
         let files = FileLimit::now();
         let signals = Signals::block().context("cannot wait for signals")?;
         let input = SharedInput::open(&bench.input)?;
         let ready = |command: &BenchCommand| {
             let is_made = command.setup.is_none() && command.prepare.is_none();
-            is_made.then(|| ReadyCommand::find(command, &input)).transpose()
+            let is_made = is_made && revisions.is_none();
+            is_made.then(|| ReadyCommand::find(command, &input, None)).transpose()
         };
         let commands = bench.commands.iter().map(ready).collect::<anyhow::Result<_>>()?;
         let parse = |name: &&str| tare_events::parse(name, sources);
@@ -131,6 +145,7 @@ impl<'a> Runner<'a> {
             commands,
             began: Instant::now(),
             bar,
+            revisions,
         })
     }
 
@@ -209,9 +224,13 @@ impl<'a> Runner<'a> {
     ) -> Result<(), RunFailure> {
         let Some(line) = line else { return Ok(()) };
         let shell = self.bench.shell.shell();
+        let mut process = Process::new(&shell[0]);
+        if let Some(revisions) = self.revisions {
+            process.current_dir(revisions.work());
+        }
         let shows = self.bench.commands[command].output == BenchOutput::Inherit;
         let output = || if shows { Stdio::inherit() } else { Stdio::null() };
-        let status = Process::new(&shell[0])
+        let status = process
             .args(&shell[1..])
             .args(["-c", line])
             .envs(variables.iter().copied())
@@ -248,11 +267,17 @@ impl Launcher for Runner<'_> {
         let shift = "X".repeat(fastrand::usize(..MOST_SHIFT));
         let variables =
             [("HYPERFINE_ITERATION", number.as_str()), ("TARE_BENCH_SHIFT", shift.as_str())];
+        if let Some(revisions) = self.revisions {
+            revisions.switch_to(command)?;
+        }
         self.hook("--prepare", info.prepare.as_ref(), command, &variables)?;
         let began = self.began.elapsed();
         let mut ready = match self.commands[command].take() {
             Some(ready) => ready,
-            None => ReadyCommand::find(info, &self.input)?,
+            None => {
+                let folder = self.revisions.map(Revisions::work);
+                ReadyCommand::find(info, &self.input, folder.as_deref())?
+            }
         };
         let launched = self.launch(&mut ready, &variables);
         self.commands[command] = Some(ready);

@@ -143,8 +143,13 @@ impl Bench {
             .map(|text| versus::condition(text, &metrics))
             .collect::<Result<_, _>>()?;
         let commands = commands(raw, &shell)?;
-        if commands.len() < 2 && !conditions.is_empty() {
-            return Err(Refusal::usage("--fail-if compares commands: give two, or --reference"));
+        if raw.judged.compare.is_some() && raw.commands.len() != 1 {
+            return Err(Refusal::usage("--compare runs one command in two revisions: give one"));
+        }
+        if commands.len() < 2 && !conditions.is_empty() && raw.judged.baseline.is_none() {
+            return Err(Refusal::usage(
+                "--fail-if compares commands: give two, or --reference, --baseline or --compare",
+            ));
         }
         let plan = plan(raw, &commands, &metrics, &conditions)?;
         Ok(Self {
@@ -261,6 +266,10 @@ fn commands(raw: &raw::BenchArgs, shell: &ShellChoice) -> Result<Vec<BenchComman
             cleanup: raw.hooks.cleanup.as_ref().map(|hook| fill_in(hook, set)),
             output: outputs[index].clone(),
         });
+    }
+    if raw.judged.compare.is_some() {
+        // The same command in the other revision.
+        commands.extend(commands.clone());
     }
     Ok(commands)
 }
@@ -396,7 +405,7 @@ mod tests {
     #[test]
     fn conditions_need_two_commands_and_a_known_metric() {
         assert!(resolved(&["--fail-if", "time>+2%", "a", "b"]).is_ok());
-        assert!(message(&["--fail-if", "time>+2%", "a"]).contains("give two"));
+        assert!(message(&["--fail-if", "time>+2%", "a"]).contains("give two, or"));
         assert!(message(&["--fail-if", "colour>+2%", "a", "b"]).contains("is not compared"));
     }
 }

@@ -54,12 +54,13 @@ pub(super) fn from_scan(scan: &[String], step: Option<&str>) -> Result<Vec<Param
     let [name, min, max] = scan else { return Ok(vec![Vec::new()]) };
     let step = step.unwrap_or("1");
     let digits = [min, max, step].into_iter().map(decimals).max().unwrap_or(0);
-    let number = |text: &str| scaled(text, digits);
-    let (Some(low), Some(high), Some(step)) = (number(min), number(max), number(step)) else {
-        return Err(Refusal::usage(format!(
-            "--parameter-scan: MIN, MAX and the step must be numbers, not '{min}', '{max}', '{step}'"
-        )));
+    let number = |text: &str| {
+        scaled(text, digits)
+            .ok_or_else(|| Refusal::usage(format!("--parameter-scan: '{text}' is not a number")))
     };
+    let low = number(min)?;
+    let high = number(max)?;
+    let step = number(step)?;
     if step == 0 {
         return Err(Refusal::usage("--parameter-step-size: a step of 0 never reaches MAX"));
     }
