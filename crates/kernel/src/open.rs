@@ -12,7 +12,7 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 use rustix::io::Errno;
 use tare_format::abi::Attr;
 
-use crate::bpf::{self, LoadedProgram};
+use crate::bpf::{self, BpfError, DeepStacks, LoadedProgram};
 use crate::mapping::{Access, Mapping};
 
 /// The tasks or CPUs that an event observes.
@@ -56,6 +56,16 @@ pub trait Kernel {
     fn bpf_programs(&self) -> Vec<LoadedProgram> {
         Vec::new()
     }
+
+    /// Loads the program that copies the part of user stacks for which samples have no room, beyond
+    /// `copied` bytes.
+    ///
+    /// # Errors
+    /// See [`DeepStacks::load`].
+    fn deep_stacks(&self, copied: u32) -> Result<DeepStacks, BpfError> {
+        let _ = copied;
+        Err(BpfError::NotPermitted(Errno::NOSYS))
+    }
 }
 
 /// An open event. Dropping it closes it.
@@ -91,6 +101,15 @@ pub trait EventFile: std::fmt::Debug {
     /// # Errors
     /// `EINVAL` for a filter that doesn't fit the event's fields, `EEXIST` for a second one.
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno>;
+
+    /// Runs a BPF program before each sample of the event, and of the events that inherit it.
+    ///
+    /// # Errors
+    /// `EINVAL` for a tracepoint or probe, `EEXIST` for a second program.
+    fn run_program(&self, program: BorrowedFd<'_>) -> Result<(), Errno> {
+        let _ = program;
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// Changes the period: occurrences, or nanoseconds for a clock, from the next sample on.
     ///
@@ -150,6 +169,10 @@ impl Kernel for System {
 
     fn bpf_programs(&self) -> Vec<LoadedProgram> {
         bpf::loaded_programs()
+    }
+
+    fn deep_stacks(&self, copied: u32) -> Result<DeepStacks, BpfError> {
+        DeepStacks::load(copied)
     }
 }
 
@@ -240,6 +263,13 @@ impl EventFile for SystemFile {
         // SAFETY: the kernel copies the string up to its NUL and writes nothing.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::SET_FILTER(self.raw_fd(), filter.as_ptr().cast_mut()) })
+    }
+
+    fn run_program(&self, program: BorrowedFd<'_>) -> Result<(), Errno> {
+        let program = u32::try_from(program.as_raw_fd()).map_err(|_| Errno::BADF)?;
+        // SAFETY: both descriptors are open files; this request takes no pointer.
+        #[allow(unsafe_code)]
+        check(unsafe { ioctls::SET_BPF(self.raw_fd(), program) })
     }
 
     fn set_period(&self, period: u64) -> Result<(), Errno> {

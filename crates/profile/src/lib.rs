@@ -61,7 +61,9 @@ pub use tables::{
     Symbol, Thread, Weight,
 };
 pub use unnamed::{BinaryFile, MissingSymbols, NamingAdvice};
-pub use unwinding::{EndReasonCount, FramePointers, Sufficient, TruncatedChains, Unwinding};
+pub use unwinding::{
+    DeepestStack, EndReasonCount, FramePointers, Sufficient, TruncatedChains, Unwinding,
+};
 
 /// The example of the README, as a test.
 #[cfg(doctest)]

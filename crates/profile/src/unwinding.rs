@@ -16,6 +16,17 @@ pub struct Unwinding {
     /// A sufficient size of copies; `None` if all copies were large enough, or the depth of the
     /// stacks is unknown.
     pub sufficient: Option<Sufficient>,
+    /// The deepest stack whose copy ended, if the recorder unwound the stacks.
+    pub deepest: Option<DeepestStack>,
+}
+
+/// The deepest stack whose copy ended before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeepestStack {
+    /// Its bytes, from the stack pointer on.
+    pub bytes: u64,
+    /// Most bytes that BPF programs copied; 0 if none did.
+    pub copied_bytes: u64,
 }
 
 /// Stacks that ended for the same reason.

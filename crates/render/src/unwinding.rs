@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use tare_format::printable;
-use tare_profile::{EndReasonCount, FramePointers, Losses, TruncatedChains, Unwinding};
+use tare_profile::{
+    DeepestStack, EndReasonCount, FramePointers, Losses, TruncatedChains, Unwinding,
+};
 
 /// Share of truncated stacks, in percent, from which a line suggests a larger copy.
 const FEW_PERCENT: f64 = 1.0;
@@ -62,6 +64,7 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     if unwinding.spliced > 0 {
         line += &format!(", {} continued by frame pointers", unwinding.spliced);
     }
+    line += &unwinding.deepest.map_or(String::new(), |deepest| deepest_part(&deepest));
     let many = unwinding.sufficient.filter(|sufficient| {
         let cut = sufficient.of.saturating_sub(unwinding.whole);
         share(cut, all) >= FEW_PERCENT
@@ -77,6 +80,26 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     }
     Some(line)
 }
+
+/// Returns `; the deepest of them has 900 KiB: as root, or with CAP_BPF and CAP_PERFMON, tare copies
+/// up to 1 MiB of each stack`.
+fn deepest_part(deepest: &DeepestStack) -> String {
+    let size = |bytes: u64| match bytes {
+        MIB.. => format!("{:.1} MiB", bytes as f64 / MIB as f64),
+        _ => format!("{} KiB", bytes.div_ceil(1 << 10)),
+    };
+    let DeepestStack { bytes, copied_bytes } = *deepest;
+    let copies = if copied_bytes > 0 {
+        format!(", of which up to {} are copied", size(copied_bytes))
+    } else if bytes > LARGEST_COPY {
+        ": as root, or with CAP_BPF and CAP_PERFMON, tare copies up to 1.0 MiB of each stack".into()
+    } else {
+        String::new()
+    };
+    format!("; the deepest of them has {}{copies}", size(bytes))
+}
+
+const MIB: u64 = 1 << 20;
 
 /// Share of broken frame-pointer call chains, in percent, below which there is no line: samples in
 /// the C library's system calls always lose one frame.

@@ -1,17 +1,19 @@
 //! Unwinds user call chains from recorded registers and copies of the stack, on several threads.
 //! The result doesn't depend on their number.
 
+use std::borrow::Cow;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tare_format::abi::bindings::{PERF_SAMPLE_REGS_ABI_32, PERF_SAMPLE_REGS_ABI_64};
-use tare_format::record::Sample;
+use tare_format::record::{Sample, SampleHead};
 use tare_symbols::{
     AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame,
 };
 
 use crate::callchain;
+use crate::deep_stacks::DeepStacks;
 
 /// Stacks that a thread takes at a time.
 const BATCH: usize = 16;
@@ -30,7 +32,7 @@ pub(crate) struct CopiedStack<'a> {
     registers: Option<Registers>,
     /// The process's, at the time of the sample.
     pub(crate) space: Option<AddressSpace>,
-    copy: &'a [u8],
+    copy: Cow<'a, [u8]>,
     /// The user part of the recorded call chain.
     frame_pointers: Vec<u64>,
 }
@@ -96,7 +98,7 @@ impl<'a> CopiedStack<'a> {
             position,
             registers,
             space: space.cloned(),
-            copy: stack.bytes,
+            copy: Cow::Borrowed(stack.bytes),
             frame_pointers: callchain::user_part(sample).collect(),
         })
     }
@@ -108,6 +110,18 @@ impl<'a> CopiedStack<'a> {
     /// Bytes of the copy.
     pub(crate) fn copied_bytes(&self) -> usize {
         self.copy.len()
+    }
+
+    /// Continues the copy by a stack that was copied before the sample.
+    pub(crate) fn continue_copy(&mut self, deep: &mut DeepStacks, head: &SampleHead) {
+        if let Cow::Borrowed(copy) = self.copy
+            && let Some(registers) = &self.registers
+            && let Some(tid) = head.tid.and_then(|tid| u32::try_from(tid).ok())
+            && let Some(time_ns) = head.time_ns
+        {
+            let registers = [registers.instruction_pointer(), registers.stack_pointer()];
+            self.copy = deep.continue_copy(copy, tid, time_ns, registers);
+        }
     }
 
     /// Returns the distance from the stack pointer to the base of the stack in bytes, if the
@@ -128,7 +142,7 @@ impl<'a> CopiedStack<'a> {
         let (end, spliced) = match (&self.registers, &self.space) {
             (Some(registers), Some(space)) => {
                 let stack =
-                    Stack { registers, copy: self.copy, frame_pointers: &self.frame_pointers };
+                    Stack { registers, copy: &self.copy, frame_pointers: &self.frame_pointers };
                 unwinder.unwind_frames(cache, dsos, space, &stack, &mut frames)
             }
             (Some(_), None) => (UnwindOutcome::NoMapping, 0),

@@ -84,6 +84,7 @@ mod build_ids;
 mod callchain;
 mod copied_stack;
 mod cpumode;
+mod deep_stacks;
 mod deferred;
 mod due;
 mod error;

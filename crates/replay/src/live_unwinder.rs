@@ -20,12 +20,14 @@ use tare_format::abi::bindings::{
 use tare_format::file::{Description, OpenError, writer};
 use tare_format::ledger::{IncompleteChains, OffCpuReach, UnwoundChains};
 use tare_format::record::{
-    Layout, RawRecord, Record, RecordHeader, Records, Sample, SampleHead, StackParts, kind,
+    Layout, RawRecord, Record, RecordHeader, Records, Sample, SampleHead, StackParts, StackPiece,
+    kind,
 };
 use tare_profile::EndReasonCount;
 use tare_symbols::{DsoRenumbering, SymbolOptions, UnwindCache, Unwinder, UnwoundFrame};
 
 use crate::copied_stack::{CopiedStack, StackFrames};
+use crate::deep_stacks::DeepStacks;
 use crate::live::read_beginning;
 use crate::machine::Machine;
 use crate::mapping_names::is_jitdump;
@@ -73,6 +75,7 @@ pub struct LiveUnwinder {
     behind: u64,
     waits: WaitStacks,
     bases: SharedBases,
+    deep: DeepStacks,
 }
 
 /// The unwinder with what it has read.
@@ -179,6 +182,7 @@ impl LiveUnwinder {
             behind: 0,
             waits: WaitStacks::default(),
             bases: SharedBases::default(),
+            deep: DeepStacks::default(),
         }
     }
 
@@ -218,8 +222,15 @@ impl LiveUnwinder {
     /// Appends whole records to `into`, with call chains in place of the copied stacks of unwound
     /// events. `is_behind`: the user part of the chains stays as it was recorded.
     pub fn unwind(&mut self, records: &[u8], is_behind: bool, into: &mut Vec<u8>) {
-        let round: Vec<_> =
-            Records::new(records, Endian::NATIVE).map(|raw| self.look_at(raw)).collect();
+        let mut round = Vec::new();
+        for raw in Records::new(records, Endian::NATIVE) {
+            match raw.kind {
+                StackPiece::KIND => {
+                    StackPiece::decode(&raw).iter().for_each(|piece| self.deep.add(piece));
+                }
+                _ => round.push(self.look_at(raw)),
+            }
+        }
         let mut unwound: Vec<_> = round.iter().map(|_| UserFrames::Recorded).collect();
         let mut in_order: Vec<usize> = (0..round.len()).collect();
         in_order.sort_by_key(|position| round[*position].time_ns);
@@ -239,6 +250,7 @@ impl LiveUnwinder {
         }
         let newest_ns = round.iter().filter_map(|record| record.time_ns).max();
         self.forget_before(newest_ns.unwrap_or(0).saturating_sub(REMEMBERED_NS));
+        self.deep.forget_before(newest_ns.unwrap_or(0));
     }
 
     fn look_at<'a>(&self, raw: RawRecord<'a>) -> RoundRecord<'a> {
@@ -292,7 +304,7 @@ impl LiveUnwinder {
             self.behind += 1;
             return UserFrames::Recorded;
         }
-        match self.unwind_stack(&sample, position) {
+        match self.unwind_stack(&sample, position, true) {
             Some((stack, unwound)) => {
                 match unwound.is_whole() {
                     true => self.stats.add_whole(&unwound),
@@ -320,7 +332,7 @@ impl LiveUnwinder {
     /// Unwinds and stores the stack that a sample of off-CPU time introduces. There are few of them,
     /// so they are unwound even if unwinding is behind.
     fn introduce_stack(&mut self, sample: &Sample<'_>, position: usize) -> UserFrames {
-        let Some((_, unwound)) = self.unwind_stack(sample, position) else {
+        let Some((_, unwound)) = self.unwind_stack(sample, position, false) else {
             return UserFrames::Recorded;
         };
         let is_whole = unwound.is_whole();
@@ -347,14 +359,19 @@ impl LiveUnwinder {
         }
     }
 
-    /// Unwinds the copied stack of a sample. `None` if it has none.
+    /// Unwinds the copied stack of a sample. `None` if it has none. `may_be_deep`: programs may have
+    /// copied the rest of it.
     fn unwind_stack<'a>(
         &mut self,
         sample: &Sample<'a>,
         position: usize,
+        may_be_deep: bool,
     ) -> Option<(CopiedStack<'a>, StackFrames)> {
         let space = sample.head.pid.and_then(|pid| self.machine.user_space(pid));
-        let stack = CopiedStack::from_sample(sample, position, space)?;
+        let mut stack = CopiedStack::from_sample(sample, position, space)?;
+        if may_be_deep {
+            stack.continue_copy(&mut self.deep, &sample.head);
+        }
         let UnwindTables { unwinder, cache, .. } = &mut self.tables;
         let unwound = stack.unwind_frames(unwinder, cache, self.machine.dsos());
         if let Some(tid) = sample.head.tid {
@@ -422,7 +439,7 @@ impl LiveUnwinder {
     }
 
     /// Returns how the stacks ended that were unwound since [`Self::reset_counts`]. The caller sets
-    /// [`UnwoundChains::samples`].
+    /// [`UnwoundChains::samples`], and the recorder the size of the copies that programs make.
     #[must_use]
     pub fn counts(&self) -> UnwoundChains {
         let summary = self.stats.summary();
@@ -437,6 +454,9 @@ impl LiveUnwinder {
             truncated: summary.truncated.into_iter().map(chains).collect(),
             failed: summary.failed.into_iter().map(chains).collect(),
             behind: self.behind,
+            deepest_bytes: self.stats.deepest_bytes,
+            copied_bytes: 0,
+            copies_lack: None,
             off_cpu: self.waits.reach,
         }
     }

@@ -2,7 +2,7 @@
 
 use tare_format::file::Description;
 use tare_format::ledger::{IncompleteChains, Ledger, UnwoundChains};
-use tare_profile::{EndReasonCount, OffCpuChains, Unwinding};
+use tare_profile::{DeepestStack, EndReasonCount, OffCpuChains, Unwinding};
 use tare_symbols::UnwindOutcome;
 
 /// The reason of chains that stayed as the kernel recorded them.
@@ -59,6 +59,10 @@ impl RecordedChains {
             truncated: unwound.truncated.iter().map(ended).collect(),
             failed,
             by_recorder: true,
+            deepest: (unwound.deepest_bytes > 0).then_some(DeepestStack {
+                bytes: unwound.deepest_bytes,
+                copied_bytes: unwound.copied_bytes,
+            }),
             ..Unwinding::default()
         })
     }

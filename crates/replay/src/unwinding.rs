@@ -35,11 +35,20 @@ pub(crate) struct UnwindStats {
     ends: HashMap<(UnwindOutcome, Box<[u8]>), u64, foldhash::fast::RandomState>,
     /// Numbers of stacks whose copy ended, by [`STEP`]s from the stack pointer to the base.
     distances: [u64; SIZES],
+    /// Bytes of the deepest stack whose copy ended.
+    pub(crate) deepest_bytes: u64,
 }
 
 impl Default for UnwindStats {
     fn default() -> Self {
-        Self { whole: 0, spliced: 0, too_many: 0, ends: HashMap::default(), distances: [0; SIZES] }
+        Self {
+            whole: 0,
+            spliced: 0,
+            too_many: 0,
+            ends: HashMap::default(),
+            distances: [0; SIZES],
+            deepest_bytes: 0,
+        }
     }
 }
 
@@ -60,6 +69,7 @@ impl UnwindStats {
         {
             let step = usize::try_from(distance.div_ceil(STEP)).unwrap_or(SIZES);
             self.distances[step.min(SIZES - 1)] += 1;
+            self.deepest_bytes = self.deepest_bytes.max(distance);
         }
         let last = unwound.addresses.len().checked_sub(unwound.spliced + 1);
         let last = last.and_then(|last| unwound.addresses.get(last));
@@ -102,6 +112,7 @@ impl UnwindStats {
             failed,
             spliced: self.spliced,
             by_recorder: false,
+            deepest: None,
             sufficient: self.find_sufficient_size(),
         }
     }

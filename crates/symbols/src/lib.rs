@@ -150,7 +150,7 @@ pub mod limits {
     /// Addresses for which a thread caches how to unwind them. At the limit, it clears the cache.
     pub const UNWIND_ADDRESSES: usize = 1 << 20;
     /// Frames unwound from one copied stack.
-    pub const FRAMES: usize = 1 << 12;
+    pub const FRAMES: usize = 8000;
     /// Bytes of a debug file that is identified by its checksum, which takes reading all of it.
     pub const CHECKED_BYTES: u64 = 1 << 31;
     /// Bytes read of a text, such as the kernel's list of symbols; the rest is ignored.

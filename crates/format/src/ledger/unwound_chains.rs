@@ -16,6 +16,13 @@ pub struct UnwoundChains {
     pub failed: Vec<IncompleteChains>,
     /// Number of chains that stayed as the kernel recorded them, because unwinding fell behind.
     pub behind: u64,
+    /// Bytes of the deepest stack whose copy ended before it; 0 if none.
+    pub deepest_bytes: u64,
+    /// Most bytes of a stack that are copied, beyond the copies in samples: by BPF programs; 0
+    /// without these.
+    pub copied_bytes: u64,
+    /// Why BPF programs don't copy deep stacks, if none do.
+    pub copies_lack: Option<String>,
     /// The user stacks of off-CPU time.
     pub off_cpu: OffCpuReach,
 }
@@ -62,6 +69,9 @@ impl UnwoundChains {
             truncated: add(&self.truncated, &next.truncated),
             failed: add(&self.failed, &next.failed),
             behind: self.behind + next.behind,
+            deepest_bytes: self.deepest_bytes.max(next.deepest_bytes),
+            copied_bytes: self.copied_bytes.max(next.copied_bytes),
+            copies_lack: self.copies_lack.clone().or_else(|| next.copies_lack.clone()),
             off_cpu: OffCpuReach {
                 ns: self.off_cpu.ns + next.off_cpu.ns,
                 whole_ns: self.off_cpu.whole_ns + next.off_cpu.whole_ns,

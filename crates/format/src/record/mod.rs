@@ -19,6 +19,7 @@ mod notice;
 mod read;
 mod sample;
 mod setup;
+mod stack_piece;
 mod stat;
 mod task;
 
@@ -35,6 +36,7 @@ pub use sample::{
 pub use setup::{
     BuildId, CpuMap, EventUpdate, HeaderAttr, IdIndex, IdIndexEntry, ThreadMap, TimeConv, Update,
 };
+pub use stack_piece::StackPiece;
 pub use stat::{Stat, StatConfig, StatRound};
 pub use task::{Comm, Switch, Task};
 

@@ -9,6 +9,7 @@
 mod btf;
 mod btf_subset;
 mod calls;
+mod deep;
 mod error;
 mod follow;
 mod lock;
@@ -27,6 +28,7 @@ pub use calls::{
     CallBeginning, CallRecord, Calls, Chunk, ChunkPart, FileDescription, RESULT, SECOND,
     SignalFate, TaskEvent, chunks,
 };
+pub use deep::DeepStacks;
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
 use aya::programs::links::LinkError;
-use aya::programs::{BtfTracePoint, Iter, Program, ProgramError, UProbe};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError, UProbe};
 use aya::sys::SyscallError;
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness};
 use rustix::io::Errno;
@@ -40,6 +40,7 @@ macro_rules! object {
 }
 
 pub(crate) static CALLS: &[u8] = object!("calls");
+pub(crate) static DEEP: &[u8] = object!("deep");
 pub(crate) static LOCK: &[u8] = object!("lock");
 pub(crate) static OFF_CPU: &[u8] = object!("offcpu");
 pub(crate) static PROBES: &[u8] = object!("probes");
@@ -230,8 +231,14 @@ impl LoadedObject {
         self.program::<&mut UProbe>(name)?.load().map_err(program_error(name))
     }
 
-    /// Returns the descriptor of a loaded probe.
-    pub(crate) fn probe(&self, name: &str) -> Result<BorrowedFd<'_>, BpfError> {
+    /// Loads a program that runs before the samples of perf events
+    /// ([`crate::open::EventFile::run_program`]).
+    pub(crate) fn load_perf_event(&mut self, name: &'static str) -> Result<(), BpfError> {
+        self.program::<&mut PerfEvent>(name)?.load().map_err(program_error(name))
+    }
+
+    /// Returns the descriptor of a loaded program.
+    pub(crate) fn file_of(&self, name: &str) -> Result<BorrowedFd<'_>, BpfError> {
         let program = self.ebpf.program(name).ok_or(Errno::NOENT)?;
         Ok(program.fd().map_err(|_| Errno::NOENT)?.as_fd())
     }

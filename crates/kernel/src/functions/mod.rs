@@ -348,7 +348,7 @@ impl Probes {
         let names: &[(&str, bool)] =
             if returns { &[("leave", true), ("enter", false)] } else { &[("hit", false)] };
         let attached = |&(name, of_return): &(&str, bool)| {
-            let program = self.programs.probe(name).map_err(io::Error::other)?;
+            let program = self.programs.file_of(name).map_err(io::Error::other)?;
             attach(program, location, of_return, cookie, host)
         };
         names.iter().map(attached).collect()

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -208,6 +209,27 @@ impl Events {
             opened.file.set_filter(filter).map_err(refused)?;
         }
         Ok(())
+    }
+
+    /// Runs a program before each sample of the events with these indexes. Tracepoints and probes
+    /// run none.
+    ///
+    /// # Errors
+    /// Returns the kernel's error if none of the other events runs it.
+    pub(crate) fn run_program(
+        &self,
+        program: BorrowedFd<'_>,
+        which: &[usize],
+    ) -> Result<(), Errno> {
+        let chosen = self.opened.iter().filter(|opened| which.contains(&opened.event));
+        let mut result = Err(Errno::NOENT);
+        for opened in chosen {
+            match opened.file.run_program(program) {
+                Ok(()) | Err(Errno::EXIST) => result = Ok(()),
+                Err(errno) => result = result.or(Err(errno)),
+            }
+        }
+        result
     }
 
     pub(crate) fn number_of_files(&self) -> usize {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tare_format::file::writer::{BuildId, FINISHED_ROUND};
+use tare_kernel::bpf::DeepStacks;
 use tare_kernel::host::Host;
 use tare_kernel::ring::Batch;
 
@@ -69,6 +70,8 @@ struct ReaderState {
     /// The processes to describe in each further file; `None` if there is only one file, or if
     /// `/proc` describes them.
     processes: Option<TrackedProcesses>,
+    /// Programs that copy deep stacks; their pieces precede the samples.
+    deep: Option<DeepStacks>,
 }
 
 /// The parts that find the files with code that samples may lie in. Each of them sees every
@@ -113,6 +116,7 @@ impl SharedOutput {
             has_overwritten: false,
             exec: None,
             processes: None,
+            deep: None,
         };
         Self {
             state: Mutex::new(state),
@@ -154,6 +158,16 @@ impl SharedOutput {
     /// Keeps track of the processes, to describe them in each further file.
     pub(crate) fn track_processes(&self, processes: TrackedProcesses) {
         self.lock().processes = Some(processes);
+    }
+
+    /// Reads the pieces of deep stacks that these programs copy, whenever a ring is read.
+    pub(crate) fn read_deep_stacks(&self, deep: DeepStacks) {
+        self.lock().deep = Some(deep);
+    }
+
+    /// Calls `ask` with the programs that copy deep stacks; returns `None` without any.
+    pub(crate) fn with_deep_stacks<T>(&self, ask: impl FnOnce(&DeepStacks) -> T) -> Option<T> {
+        self.lock().deep.as_ref().map(ask)
     }
 
     /// Calls `ask` with the tracked processes; returns `None` without any.
@@ -438,8 +452,11 @@ fn append(
     noted: &mut Vec<u8>,
     ends: Option<(usize, u64)>,
 ) -> Result<()> {
+    let mut deep = Vec::new();
+    state.deep.iter_mut().for_each(|stacks| stacks.drain(&mut deep));
+    let batches = pending.iter().flat_map(PendingBatch::slices);
     let mut pieces: Vec<&[u8]> =
-        pending.iter().flat_map(PendingBatch::slices).filter(|piece| !piece.is_empty()).collect();
+        std::iter::once(&deep[..]).chain(batches).filter(|piece| !piece.is_empty()).collect();
     if !pieces.is_empty() {
         state.rounds.note_appended();
     }

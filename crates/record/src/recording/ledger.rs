@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tare_format::file::note;
 use tare_format::file::writer::{Description, Feature};
-use tare_format::ledger::{Command, Cost, LateClock, Ledger, LedgerEvent, Loss, Output, Rings};
+use tare_format::ledger::{
+    Command, Cost, LateClock, Ledger, LedgerEvent, Loss, Output, Rings, UnwoundChains,
+};
 use tare_kernel::cgroup::CpuTime;
 
 use super::{Counts, Recording};
@@ -70,7 +72,7 @@ impl Recording {
             output: taken_records(&of.rings),
             rings: rings(&of.rings, self.session.options.rings.flush_interval),
             stopped: self.state.stop_reason(),
-            unwound: so_far.unwound.clone(),
+            unwound: so_far.unwound.clone().map(|unwound| self.with_copies(unwound)),
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
@@ -95,6 +97,13 @@ impl Recording {
         ledger.output.written_bytes = output.written();
         self.account.before = now;
         ledger
+    }
+
+    /// Adds how much of a stack is copied, as noted at the start.
+    fn with_copies(&self, unwound: UnwoundChains) -> UnwoundChains {
+        let noted = self.account.ledger.unwound.clone().unwrap_or_default();
+        let UnwoundChains { copied_bytes, copies_lack, .. } = noted;
+        UnwoundChains { copied_bytes, copies_lack, ..unwound }
     }
 
     /// Returns the late clocks of the current file, none if it ended early: it then doesn't hold all

@@ -5,11 +5,12 @@
 //! a file that had to end early, and `cost` the cost of sampling, which `rate_control` keeps within
 //! a `budget`. `modules` tracks kernel modules, `hotplug` CPUs. `targets` are the recorded tasks,
 //! `followed` the ones of a command. `system_calls` connects the BPF programs that record system
-//! calls. `ring_size` chooses the size of ring buffers and the number of readers, `description`
+//! calls. `deep_stacks` starts the program that copies what samples have no room for. `ring_size` chooses the size of ring buffers and the number of readers, `description`
 //! describes the recording.
 
 mod budget;
 mod cost;
+mod deep_stacks;
 mod description;
 mod finish;
 mod followed;

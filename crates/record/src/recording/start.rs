@@ -17,8 +17,8 @@ use super::hotplug::Hotplug;
 use super::targets::TargetTasks;
 use super::{
     Capture, CgroupUsage, Deadlines, EventSources, KernelWatch, LOOK, LedgerFigures, Modules,
-    RateControl, RecordedTargets, Recording, RecordingState, Snapshots, description, event_error,
-    followed, ring_size, system_calls,
+    RateControl, RecordedTargets, Recording, RecordingState, Snapshots, deep_stacks, description,
+    event_error, followed, ring_size, system_calls,
 };
 use crate::capture::EventToOpen;
 use crate::capture::batch::CpuRing;
@@ -80,13 +80,15 @@ impl Recording {
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
-        let unwound = output.so_far().unwound;
+        let deep = deep_stacks::start(&session, &events, &output);
+        let unwound = output.so_far().unwound.map(|unwound| deep_stacks::note(unwound, &deep));
         let ledger = Ledger { follow, unwound, ..Ledger::new(recorder) };
         let notes_tasks = tracks_processes(&session, output.may_switch());
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder, notes_tasks));
         let taken =
             StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
         let mut recording = Self::from_parts(session, ledger, description, taken)?;
+        recording.read_deep_stacks(deep)?;
         step_back.into_iter().chain(small).for_each(|warning| recording.warn(warning));
         recording.begin_and_enable(command)?;
         Ok(recording)

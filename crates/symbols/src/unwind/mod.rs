@@ -88,6 +88,15 @@ impl Registers {
         Some(Self::X86 { ip, general })
     }
 
+    /// The instruction pointer.
+    #[must_use]
+    pub fn instruction_pointer(&self) -> u64 {
+        match self {
+            Self::X86_64 { ip, .. } | Self::X86 { ip, .. } => *ip,
+            Self::Aarch64 { pc, .. } => *pc,
+        }
+    }
+
     /// The stack pointer.
     #[must_use]
     pub fn stack_pointer(&self) -> u64 {

@@ -61,7 +61,8 @@ fn whoever_is_killed_leaves_nothing_loaded() {
     let probe = format!("{}:work", workload("latency").display());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data").display().to_string();
-    let ways: [&[&str]; 5] = [
+    let ways: [&[&str]; 6] = [
+        &["record", "-g", "-a", "-F", "99", "-o", &file],
         &["record", "--off-cpu", "-a", "-o", &file],
         &["record", "--off-cpu", "--wakers", "-o", &file],
         &["sched", "-a", "-o", "/dev/null"],
@@ -79,7 +80,11 @@ fn whoever_is_killed_leaves_nothing_loaded() {
                 // The first kill comes when programs are attached, even on a slow machine.
                 let pid = killed.id();
                 wait_until("programs are loaded", || {
-                    held(pid).iter().any(|(kind, _)| *kind == "link")
+                    let is_there = |(kind, _): &(&str, String)| match way[1] {
+                        "-g" => *kind == "prog",
+                        _ => *kind == "link",
+                    };
+                    held(pid).iter().any(is_there)
                 });
             } else {
                 std::thread::sleep(moment(300));

@@ -1,11 +1,13 @@
 //! Compares recorded and unwound stacks with programs whose call chain is known at each sample
 //! (`workloads/known`).
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::recorded::RecordingFolder;
-use crate::support::{stderr, tare};
+use crate::support::{document, is_root, stderr, tare};
+use crate::symbols::compile;
 
 /// The number of stacks that equal one of the program's chains, and of all stacks.
 fn judged(program: &Path, place: &RecordingFolder) -> (u64, u64, String) {
@@ -299,4 +301,133 @@ fn members_of_a_group_are_read_with_copied_stacks() {
     // Only the leader samples, with a call chain, and each sample has the counts of both.
     assert!(text.contains("cpu-clock"), "{text} {}", stderr(&lines));
     assert!(text.contains("page-faults"), "{text} {}", stderr(&lines));
+}
+
+/// Runs for half a second of CPU time below as many frames of 1 KiB as its first argument states, on
+/// a second thread, or with a second argument on the first.
+const DEEP: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#define FUNCTION __attribute__((noinline)) void
+FUNCTION spin(void) {
+    while (clock() < CLOCKS_PER_SEC / 2)
+        for (volatile int i = 0; i < 100000; i++) { }
+}
+FUNCTION descend(int depth) {
+    volatile char locals[1000];
+    locals[0] = locals[999] = depth;
+    if (depth > 1) descend(depth - 1);
+    else spin();
+    __asm__ volatile("" : : "r"(locals[0]));
+}
+static void *run(void *depth) { descend(atoi(depth)); return 0; }
+int main(int count, char **words) {
+    pthread_t thread;
+    if (count > 2) return run(words[1]) != 0;
+    pthread_create(&thread, 0, run, words[1]);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+/// A chain from `spin`.
+#[derive(Debug)]
+struct SpinChain {
+    /// Number of frames of `descend`.
+    descends: usize,
+    /// The outermost function.
+    start: String,
+}
+
+fn chains_of_spin(file: &Path) -> Vec<SpinChain> {
+    let words = ["script", "--max-stack=9000", "-F", "ip,sym", "-i"];
+    let script = tare().args(words).arg(file).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    let chains = text.split("\n\n").filter(|chain| chain.contains(" spin\n"));
+    let chain = |chain: &str| {
+        let names = chain.lines().filter_map(|line| line.split_whitespace().nth(1));
+        SpinChain {
+            descends: names.clone().filter(|name| *name == "descend").count(),
+            start: names.last().unwrap_or_default().to_owned(),
+        }
+    };
+    chains.map(chain).collect()
+}
+
+/// Records the program at a rate at which copies of 1 MiB have room, even if the recorder waits for
+/// a CPU. Returns the file, and the recorder's line about call chains.
+fn record_deep(program: &Path, words: &[&str], place: &RecordingFolder) -> String {
+    let options = ["-e", "cpu-clock:u", "-F", "49", "-g", "--", program.to_str().unwrap()];
+    let output = place.run(&[&options[..], words].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = ["report", "--stdio", "-g", "none", "-i"];
+    let output = tare().args(report).arg(place.file()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find(|line| line.contains("chains are complete")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn stacks_of_up_to_1_mib_are_whole_and_deeper_ones_are_truncated_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-O2", "-fomit-frame-pointer", "-pthread"];
+    let Some(program) = compile(folder.path(), DEEP, "deep", &flags) else { return };
+    for (words, start) in [
+        (&["200"][..], "start"),
+        (&["200", "first"], "_start"),
+        (&["900"], "start"),
+        (&["900", "first"], "_start"),
+        (&["3000"], ""),
+    ] {
+        let place = RecordingFolder::new();
+        let said = record_deep(&program, words, &place);
+        let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
+        let unwound = &document(&report)["ledger"]["unwound"];
+        if unwound["copies_lack"] != serde_json::Value::Null {
+            return println!("skipped: {}", unwound["copies_lack"]);
+        }
+        let chains = chains_of_spin(&place.file());
+        assert!(chains.len() >= 5, "{words:?}: {chains:?}");
+        if start.is_empty() {
+            assert!(chains.iter().all(|chain| (900..1100).contains(&chain.descends)), "{chains:?}");
+            assert!(said.contains("the copy ended"), "{said}");
+            assert!(said.contains(" MiB, of which up to 1.0 MiB are copied"), "{said}");
+            continue;
+        }
+        let depth: usize = words[0].parse().unwrap();
+        let is_exact = |chain: &&SpinChain| {
+            let starts = chain.start.contains(start) || chain.start.contains("clone");
+            chain.descends == depth && starts
+        };
+        let exact = chains.iter().filter(is_exact).count();
+        assert!(exact * 10 >= chains.len() * 9, "{words:?}: {exact} of {chains:?}: {said}");
+    }
+}
+
+/// Without rights, chains end with the copy in the sample, and the report names the remedy.
+#[test]
+fn deep_stacks_are_truncated_without_rights_and_the_report_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-O2", "-fomit-frame-pointer", "-pthread"];
+    let Some(program) = compile(folder.path(), DEEP, "deep", &flags) else { return };
+    if !is_root() {
+        return println!("skipped: the test gives up root's rights");
+    }
+    let file = folder.path().join("perf.data");
+    let everyone = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), everyone).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_tare")]);
+    command.args(["record", "-e", "cpu-clock:u", "-F", "49", "-g", "-o"]).arg(&file);
+    let output = match command.arg("--").arg(&program).arg("900").output() {
+        Ok(output) if output.status.success() => output,
+        why => return println!("skipped: {why:?}"),
+    };
+    let report = ["report", "--stdio", "-g", "none", "-i"];
+    let text = tare().args(report).arg(&file).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let remedy =
+        ": as root, or with CAP_BPF and CAP_PERFMON, tare copies up to 1.0 MiB of each stack";
+    assert!(text.contains("; the deepest of them has 9"), "{text} {}", stderr(&output));
+    assert!(text.contains(remedy), "{text}");
 }
