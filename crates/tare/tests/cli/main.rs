@@ -31,6 +31,7 @@ mod help;
 mod inline;
 mod jit;
 mod keep_binaries;
+mod kept_recordings;
 mod kernel_files;
 mod killed;
 mod list;

@@ -162,11 +162,16 @@ pub struct InjectArgs {
 #[command(after_help = "\
 Examples:
   tare version
-  tare version --build-options   with build options")]
+  tare version --build-options   with build options
+  tare version --json            the same, for a program")]
 pub struct VersionArgs {
     /// Print build options
     #[arg(long)]
     pub build_options: bool,
+
+    /// Version and build options as JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
 
     /// Print build options
     #[arg(short, long, action = clap::ArgAction::Count)]
