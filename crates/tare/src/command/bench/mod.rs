@@ -12,6 +12,7 @@ mod runner;
 mod standard_files;
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 use anyhow::Context;
 use tare_events::Sources;
@@ -20,7 +21,7 @@ use tare_measure::compare::Judgement;
 use tare_measure::series::schedule::{self, SeriesRuns, SeriesStop};
 use tare_measure::series::text::{self, TextOptions, TimeUnit};
 use tare_measure::series::{
-    Baseline, CommandRuns, Comparison, SeriesNotes, SeriesReport, ci, document,
+    Baseline, CommandRuns, Comparison, SeriesNotes, SeriesReport, ShellTime, ci, document,
 };
 
 use self::exports::Exports;
@@ -78,30 +79,7 @@ fn compare(
     };
     let (made, failure) = split(schedule::make(&bench.plan, &mut runner));
     let spent = runner.finish();
-    let mut report = SeriesReport {
-        commands: bench.commands.iter().map(|command| command.info.clone()).collect(),
-        runs: made.runs,
-        metrics: bench.metrics.clone(),
-        comparisons: Vec::new(),
-        baseline: Vec::new(),
-        plan: bench.plan.clone(),
-        min_effect: bench.min_effect,
-        conditions: bench.conditions.clone(),
-        notes: SeriesNotes {
-            stop: made.stop,
-            is_sequential: made.is_sequential,
-            spent,
-            shell,
-            machine: ledger.end(host),
-        },
-    };
-    if let Some(shell) = shell {
-        for (runs, command) in report.runs.iter_mut().zip(&report.commands) {
-            if command.in_shell {
-                runs.subtract_shell(shell.elapsed, shell.user, shell.system);
-            }
-        }
-    }
+    let mut report = report(bench, made, shell, spent, ledger.end(host));
     report.judge();
     if let Some(baseline) = &baseline {
         report.baseline = baseline.compare(&report);
@@ -118,6 +96,41 @@ fn compare(
         Some(failure) => fail(failure, bench),
         None => finish(raw, &report, &exports, host),
     }
+}
+
+/// The results, without the shell's time and without verdicts.
+fn report(
+    bench: &Bench,
+    made: SeriesRuns<String>,
+    shell: Option<ShellTime>,
+    spent: Duration,
+    machine: Vec<String>,
+) -> SeriesReport {
+    let mut report = SeriesReport {
+        commands: bench.commands.iter().map(|command| command.info.clone()).collect(),
+        runs: made.runs,
+        metrics: bench.metrics.clone(),
+        comparisons: Vec::new(),
+        baseline: Vec::new(),
+        plan: bench.plan.clone(),
+        min_effect: bench.min_effect,
+        conditions: bench.conditions.clone(),
+        notes: SeriesNotes {
+            stop: made.stop,
+            is_sequential: made.is_sequential,
+            spent,
+            shell,
+            machine,
+        },
+    };
+    if let Some(shell) = shell {
+        for (runs, command) in report.runs.iter_mut().zip(&report.commands) {
+            if command.in_shell {
+                runs.subtract_shell(shell.elapsed, shell.user, shell.system);
+            }
+        }
+    }
+    report
 }
 
 /// Shows and exports the results.
@@ -141,7 +154,7 @@ fn identical(bench: &Bench) -> SeriesReport {
         notes: SeriesNotes {
             stop: SeriesStop::Settled,
             is_sequential: false,
-            spent: std::time::Duration::ZERO,
+            spent: Duration::ZERO,
             shell: None,
             machine: Vec::new(),
         },

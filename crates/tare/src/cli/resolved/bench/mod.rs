@@ -223,14 +223,7 @@ fn commands(raw: &raw::BenchArgs, shell: &ShellChoice) -> Result<Vec<BenchComman
         .flat_map(|set| raw.commands.iter().map(move |command| (command, set)))
         .collect();
     let names = &raw.launch.command_name;
-    let fits = names.len() <= 1 || names.len() <= lines.len() && sets.len() == 1;
-    if !fits && names.len() != lines.len() {
-        return Err(Refusal::usage(format!(
-            "--command-name: {} names for {} commands",
-            names.len(),
-            lines.len()
-        )));
-    }
+    check_names(names.len(), lines.len(), sets.len())?;
     let with_reference = usize::from(raw.judged.reference.is_some());
     let all = lines.len() + with_reference;
     let hooks = |option: &str, typed: &[String]| {
@@ -272,6 +265,14 @@ fn commands(raw: &raw::BenchArgs, shell: &ShellChoice) -> Result<Vec<BenchComman
         commands.extend(commands.clone());
     }
     Ok(commands)
+}
+
+/// Refuses a number of names that fits neither the commands nor all of them together.
+fn check_names(names: usize, commands: usize, sets: usize) -> Result<(), Refusal> {
+    if names <= 1 || names <= commands && sets == 1 || names == commands {
+        return Ok(());
+    }
+    Err(Refusal::usage(format!("--command-name: {names} names for {commands} commands")))
 }
 
 /// Adds the values of parameters that the line doesn't contain to the name, so that names differ.
