@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use indexmap::IndexSet;
 
 use crate::call_tree::{CallTree, CallTrees, ChainPart, Order};
+use crate::detail::{Detail, Value};
 use crate::filter::Filter;
-use crate::ids::{DetailsId, EntryId, EventId, FrameId, Id, StackId, StringId, ThreadId};
+use crate::ids::{DetailsId, EventId, FrameId, StackId, StringId, ThreadId};
 use crate::key::{FunctionKey, SortKey};
 use crate::numbers::{FrameGroups, FunctionNumbers};
 use crate::profile::Profile;
@@ -30,6 +31,8 @@ pub struct TableOptions {
     pub from_entries: bool,
     /// Splits the own period of each entry by address space: kernel, programs and guests.
     pub by_space: bool,
+    /// Sums latencies ([`Profile::latency`]).
+    pub latency: bool,
     /// Which samples and frames are shown.
     pub filter: Filter,
 }
@@ -51,9 +54,8 @@ pub struct Entry {
     pub frame: Option<FrameId>,
     /// The weight of samples in the entry itself.
     pub own: Weight,
-    /// With [`TableOptions::by_space`], the own period in the kernel, in programs, in guest kernels
-    /// and in guest programs. `None` if no sample is in any of these.
-    pub own_by_space: Option<Box<[u64; 4]>>,
+    /// Sums that only some columns need; `None` if all are 0.
+    pub parts: Option<Box<EntryParts>>,
     /// The weight of samples in the entry and in its callees; without [`TableOptions::children`]
     /// equal to `own`.
     pub total: Weight,
@@ -66,7 +68,25 @@ pub struct Entry {
     chain: u32,
 }
 
+/// Sums of an entry that only some columns need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryParts {
+    /// With [`TableOptions::by_space`], the own period in the kernel, in programs, in guest kernels
+    /// and in guest programs.
+    pub own_by_space: [u64; 4],
+    /// With [`TableOptions::latency`], the latency of samples in the entry itself.
+    pub own_latency: u64,
+    /// With [`TableOptions::latency`], the latency of samples in the entry and in its callees.
+    pub total_latency: u64,
+}
+
 impl Entry {
+    /// Returns the sums that only some columns need.
+    #[must_use]
+    pub fn parts(&self) -> EntryParts {
+        self.parts.as_deref().copied().unwrap_or_default()
+    }
+
     /// Returns the entry's function.
     #[must_use]
     pub fn function(&self, profile: &Profile) -> FunctionKey {
@@ -82,6 +102,8 @@ pub struct ProfileTable {
     /// The weight that counts as 100%. [`table`] sets it to that of all samples of the event,
     /// including those that the filter hides.
     pub all: Weight,
+    /// The latency that counts as 100%, with [`TableOptions::latency`].
+    pub all_latency: u64,
     /// The event.
     pub event: EventId,
     /// The sort keys.
@@ -114,6 +136,7 @@ struct MergedRow {
     /// The number of their [`RowGroup`].
     group: u32,
     weight: Weight,
+    latency: u64,
 }
 
 /// The values of a row's sort keys, except those of frames. A field that isn't a sort key is
@@ -195,46 +218,98 @@ pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> Profi
     let children = options.children && by_frame;
     let functions = FunctionNumbers::new(profile);
     let (merged, all) = merge(profile, event, options, children || options.trees.is_some());
+    let all_latency = all.latency;
+    let all = all.weight;
     let builder = TableBuilder {
         profile,
         groups: FrameGroups::new(profile, &functions, &options.keys, &options.filter),
         trees: options.trees,
         from_entries: options.from_entries && children,
         by_space: options.by_space,
+        latency: options.latency,
         entries: Vec::new(),
         keys: Set::default(),
         chains: Vec::new(),
     };
     let (entries, chains) = builder.build(&merged, children);
     let keys = options.keys.clone();
-    ProfileTable { entries, all, event, keys, order: options.trees, functions, merged, chains }
+    ProfileTable {
+        entries,
+        all,
+        all_latency,
+        event,
+        keys,
+        order: options.trees,
+        functions,
+        merged,
+        chains,
+    }
 }
 
-/// Merges the rows that pass the filter. Returns them with the weight of all rows.
+/// The weight and the latency of all rows of an event.
+#[derive(Clone, Copy, Debug, Default)]
+struct EventTotal {
+    weight: Weight,
+    latency: u64,
+}
+
+/// Finds rows that differ in [`Detail::Parallelism`] alone, if that isn't a sort key.
+struct KeyDetails<'a> {
+    profile: &'a Profile,
+    /// The index of the parallelism among the details.
+    ignored: Option<usize>,
+    first: HashMap<Vec<Value>, DetailsId>,
+}
+
+impl<'a> KeyDetails<'a> {
+    fn new(profile: &'a Profile, keys: &[SortKey]) -> Self {
+        let parallelism = Detail::Parallelism;
+        let is_key = keys.contains(&SortKey::Detail(parallelism));
+        let at = profile.details.keys().iter().position(|detail| *detail == parallelism);
+        Self { profile, ignored: at.filter(|_| !is_key), first: HashMap::new() }
+    }
+
+    /// Returns the first details whose values of sort keys are the same.
+    fn get(&mut self, id: DetailsId) -> DetailsId {
+        let Some(ignored) = self.ignored else { return id };
+        let mut values = self.profile.details.values(id).to_vec();
+        values.get_mut(ignored).into_iter().for_each(|value| *value = Value::None);
+        *self.first.entry(values).or_insert(id)
+    }
+}
+
+/// Merges the rows that pass the filter. Returns them with the sums of all rows.
 fn merge(
     profile: &Profile,
     event: EventId,
     options: &TableOptions,
     with_stacks: bool,
-) -> (Vec<MergedRow>, Weight) {
+) -> (Vec<MergedRow>, EventTotal) {
     type MergeKey = (u32, Option<FrameId>, Option<StackId>);
-    let mut all = Weight::default();
+    let mut all = EventTotal::default();
+    let mut details = KeyDetails::new(profile, &options.keys);
     let mut merged: Vec<MergedRow> = Vec::new();
     let mut by_key: HashMap<MergeKey, u32, foldhash::fast::RandomState> = HashMap::default();
     let mut groups: IndexSet<RowGroup, foldhash::fast::RandomState> = IndexSet::default();
     for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
-        all.add(weight);
+        let latency = if options.latency { profile.latency(row, weight) } else { 0 };
+        all.weight.add(weight);
+        all.latency = all.latency.saturating_add(latency);
         if !options.filter.takes_row(profile, row) {
             continue;
         }
-        let row_group = RowGroup::new(profile, &options.keys, row);
+        let row = Row { details: row.details.map(|id| details.get(id)), ..*row };
+        let row_group = RowGroup::new(profile, &options.keys, &row);
         let group = u32::try_from(groups.insert_full(row_group).0).unwrap_or(NONE);
         let stack = row.stack.filter(|_| with_stacks);
         let next = u32::try_from(merged.len()).unwrap_or(NONE);
         let at = *by_key.entry((group, row.leaf, stack)).or_insert(next);
         match merged.get_mut(at as usize) {
-            Some(merged) => merged.weight.add(weight),
-            None => merged.push(MergedRow { row: Row { stack, ..*row }, group, weight }),
+            Some(merged) => {
+                merged.weight.add(weight);
+                merged.latency = merged.latency.saturating_add(latency);
+            }
+            None => merged.push(MergedRow { row: Row { stack, ..row }, group, weight, latency }),
         }
     }
     (merged, all)
@@ -247,6 +322,7 @@ struct TableBuilder<'a> {
     trees: Option<Order>,
     from_entries: bool,
     by_space: bool,
+    latency: bool,
     entries: Vec<Entry>,
     /// The groups of row and frame of each entry.
     keys: Set<u64>,
@@ -263,8 +339,10 @@ impl TableBuilder<'_> {
             if let Some(entry) = self.find_or_add_entry(row, row.row.leaf) {
                 self.entries[entry].own.add(row.weight);
                 self.add_to_space(entry, row);
+                self.add_latency(entry, row, |parts| &mut parts.own_latency);
                 if !self.from_entries || frames.is_empty() {
                     self.add_to_total(entry, id, row.weight, 0, frames.len());
+                    self.add_latency(entry, row, |parts| &mut parts.total_latency);
                 }
             }
             let frames = if children { frames } else { &[] };
@@ -275,6 +353,7 @@ impl TableBuilder<'_> {
                     && self.entries[entry].last != id
                 {
                     self.add_to_total(entry, id, row.weight, skip, frames.len() - skip);
+                    self.add_latency(entry, row, |parts| &mut parts.total_latency);
                 }
             }
         }
@@ -285,7 +364,7 @@ impl TableBuilder<'_> {
     /// Returns `None` if the filter hides the frame.
     fn find_or_add_entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
         let key = u64::from(row.group) << 32 | u64::from(self.groups.group(frame)?);
-        let at = self.keys.insert::<EntryId>(key).index();
+        let at = self.keys.insert_index(key);
         if at == self.entries.len() {
             let Row { comm, thread, cpu, trace, details, .. } = row.row;
             self.entries.push(Entry {
@@ -296,7 +375,7 @@ impl TableBuilder<'_> {
                 details,
                 frame,
                 own: Weight::default(),
-                own_by_space: None,
+                parts: None,
                 total: Weight::default(),
                 depth: 0,
                 last: NONE,
@@ -319,9 +398,22 @@ impl TableBuilder<'_> {
             Some(Space::GuestUser) => 3,
             _ => return,
         };
-        let parts = self.entries[entry].own_by_space.get_or_insert_default();
-        let sum = &mut parts[place];
+        let parts = self.entries[entry].parts.get_or_insert_default();
+        let sum = &mut parts.own_by_space[place];
         *sum = sum.saturating_add(row.weight.period);
+    }
+
+    /// Adds a row's latency to one of the entry's sums.
+    fn add_latency(
+        &mut self,
+        entry: usize,
+        row: &MergedRow,
+        sum: impl FnOnce(&mut EntryParts) -> &mut u64,
+    ) {
+        if self.latency {
+            let sum = sum(self.entries[entry].parts.get_or_insert_default());
+            *sum = sum.saturating_add(row.latency);
+        }
     }
 
     /// Adds a merged row to an entry's total, and its chain, which has `depth` frames after the
@@ -428,6 +520,41 @@ mod tests {
             &TableOptions { keys: vec![SortKey::Comm, SortKey::Symbol], ..TableOptions::default() },
         );
         assert_eq!(by_both.entries.len(), 2);
+    }
+
+    /// A function that runs alone for 9 of 10 seconds, and another that runs in 128 threads.
+    #[test]
+    fn latency_is_weight_by_the_number_of_running_threads() {
+        let (mut profile, event) = profile(&[]);
+        profile.set_details(&[Detail::Socket, Detail::Parallelism]);
+        let name = profile.add_string(b"x");
+        let mut add = |socket, running, period| {
+            let values = [Value::Number(socket), Value::Number(running)];
+            let details = Some(profile.add_details(&values));
+            let row = Row { comm: Some(name), details, ..Row::new(event) };
+            profile.add_samples(row, Weight { period, samples: 1 });
+        };
+        add(0, 1, 9);
+        add(0, 128, 64);
+        add(1, 128, 64);
+        let sums = |keys: &[SortKey], parallelism: &[(u64, u64)]| {
+            let filter = Filter { parallelism: parallelism.to_vec(), ..Filter::default() };
+            let keys = keys.to_vec();
+            let options = TableOptions { keys, latency: true, filter, ..TableOptions::default() };
+            let table = table(&profile, event, &options);
+            assert_eq!(table.all_latency, 10_000);
+            let sums = table.entries.iter().map(|entry| {
+                let parts = entry.parts();
+                (entry.own.period, parts.own_latency, parts.total_latency)
+            });
+            sums.collect::<Vec<_>>()
+        };
+        let by = SortKey::Detail;
+        assert_eq!(sums(&[SortKey::Comm], &[]), [(137, 10_000, 10_000)]);
+        let by_socket = [(73, 9500, 9500), (64, 500, 500)];
+        assert_eq!(sums(&[by(Detail::Socket)], &[]), by_socket);
+        assert_eq!(sums(&[by(Detail::Parallelism), by(Detail::Socket)], &[]).len(), 3);
+        assert_eq!(sums(&[SortKey::Comm], &[(2, 127), (128, 128)]), [(128, 1000, 1000)]);
     }
 
     #[test]

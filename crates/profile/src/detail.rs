@@ -34,6 +34,8 @@ pub enum Detail {
     CodeSymbol,
     /// The CPU's socket.
     Socket,
+    /// The number of threads that ran at that time.
+    Parallelism,
     /// The address of the instruction.
     Address,
     /// The size of the page that contains the code, in bytes.

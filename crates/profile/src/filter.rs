@@ -25,6 +25,8 @@ pub struct Filter {
     pub tids: Vec<i32>,
     /// Accepts only samples that have a [`Detail::Parent`].
     pub has_parent: bool,
+    /// Ranges of [`Detail::Parallelism`], with their ends.
+    pub parallelism: Vec<(u64, u64)>,
 }
 
 impl Filter {
@@ -38,7 +40,14 @@ impl Filter {
         is_among(profile, &self.comms, row.comm)
             && among(&self.pids, &|thread| thread.pid)
             && among(&self.tids, &|thread| thread.tid)
+            && self.takes_parallelism(profile, row)
             && (!self.has_parent || profile.detail(row.details, Detail::Parent) != Value::None)
+    }
+
+    fn takes_parallelism(&self, profile: &Profile, row: &Row) -> bool {
+        let running = profile.parallelism(row);
+        self.parallelism.is_empty()
+            || self.parallelism.iter().any(|(first, last)| (*first..=*last).contains(&running))
     }
 
     /// Whether the filter accepts all frames.

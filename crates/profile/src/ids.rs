@@ -60,8 +60,6 @@ ids! {
     TaskId
     /// The location of samples.
     LocationId
-    /// An entry of a table.
-    EntryId
     /// A name by which recordings are compared.
     NameId
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::detail::DetailTable;
+use crate::detail::{Detail, DetailTable, Value};
 use crate::files::FileTable;
 use crate::frames::FrameTable;
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, StackId, StringId, SymbolId, ThreadId};
@@ -260,6 +260,23 @@ impl Profile {
     #[must_use]
     pub fn row(&self, id: RowId) -> Option<(&Row, Weight)> {
         self.rows.get(id)
+    }
+
+    /// Returns how many threads ran when the samples of a row were taken; 1 if the profile has no
+    /// [`Detail::Parallelism`].
+    #[must_use]
+    pub fn parallelism(&self, row: &Row) -> u64 {
+        match self.detail(row.details, Detail::Parallelism) {
+            Value::Number(running) => running.max(1),
+            Value::None | Value::Text(_) => 1,
+        }
+    }
+
+    /// Returns a weight's part of the time that passes while several threads run: the period
+    /// divided by their number, in thousandths.
+    #[must_use]
+    pub fn latency(&self, row: &Row, weight: Weight) -> u64 {
+        weight.period.saturating_mul(1000) / self.parallelism(row)
     }
 
     /// Sums the weight of all samples of an event.

@@ -24,12 +24,17 @@ impl<T> Default for Set<T> {
 impl<T: Hash + Eq> Set<T> {
     /// Returns the id of a value, which is inserted if it is new.
     pub(crate) fn insert<I: Id>(&mut self, value: T) -> I {
+        I::from_index(self.insert_index(value))
+    }
+
+    /// Returns the index of a value, which is inserted if it is new.
+    pub(crate) fn insert_index(&mut self, value: T) -> usize {
         let Self { values, index } = self;
         let at = index.find_or_add(values.len(), &value, |at| values.get(at));
         if at == values.len() {
             values.push(value);
         }
-        I::from_index(at)
+        at
     }
 
     /// Replaces the values for which `now` returns another, which must not be in the set. Ids stay

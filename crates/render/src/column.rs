@@ -22,6 +22,10 @@ pub enum Column {
     Children,
     /// The share of all samples' weight in the entry itself.
     Overhead,
+    /// The share of the time that passed, in the entry and its callees.
+    LatencyChildren,
+    /// The share of the time that passed, in the entry itself.
+    Latency,
     /// The number of samples in the entry itself.
     Samples,
     /// The sum of these samples' periods.
@@ -210,6 +214,20 @@ pub static COLUMNS: &[ColumnInfo] = &[
         "share of the weight, with callees",
     )
     .compare(by_total_weight),
+    ColumnInfo::figure(
+        Column::Latency,
+        &["latency"],
+        "Latency",
+        "share of the time that passed, without callees (record --latency)",
+    )
+    .compare(by_latency),
+    ColumnInfo::figure(
+        Column::LatencyChildren,
+        &["latency_children"],
+        "Latency",
+        "share of the time that passed, with callees",
+    )
+    .compare(by_latency),
     ColumnInfo::figure(Column::Samples, &["sample"], "Samples", "number of samples")
         .width(Figure(12))
         .write(write_samples)
@@ -380,6 +398,13 @@ pub static COLUMNS: &[ColumnInfo] = &[
     ColumnInfo::detail(Detail::Socket, &["socket"], "Socket", "CPU socket")
         .absent("-001")
         .write(write_socket),
+    ColumnInfo::detail(
+        Detail::Parallelism,
+        &["parallelism"],
+        "Parallelism",
+        "number of the recorded threads that ran (record --latency)",
+    )
+    .width(Figure(0)),
     ColumnInfo::detail(Detail::Address, &["addr"], "Address", "address of the instruction")
         .write(write_address),
     ColumnInfo::detail(
@@ -595,7 +620,11 @@ impl Column {
     #[must_use]
     pub fn percentage_width(self) -> Option<usize> {
         match self {
-            Self::Children | Self::Overhead | Self::OverheadOf(_) => self.figure_width(),
+            Self::Children
+            | Self::Overhead
+            | Self::LatencyChildren
+            | Self::Latency
+            | Self::OverheadOf(_) => self.figure_width(),
             Self::Samples | Self::Period | Self::Key(_) => None,
         }
     }
@@ -608,6 +637,33 @@ impl Column {
             Figure(width) => Some(width),
             Name(_) => None,
         }
+    }
+
+    /// Returns the weight whose share the column shows.
+    pub(crate) fn part(self, entry: &Entry) -> Weight {
+        let latency = |period| Weight { period, ..entry.own };
+        match self {
+            Self::Children => entry.total,
+            Self::LatencyChildren => latency(entry.parts().total_latency),
+            Self::Latency => latency(entry.parts().own_latency),
+            _ => entry.own,
+        }
+    }
+
+    /// Returns the weight that is 100% in the column.
+    pub(crate) fn whole(self, table: &ProfileTable) -> Weight {
+        match self {
+            Self::LatencyChildren | Self::Latency => {
+                Weight { period: table.all_latency, ..table.all }
+            }
+            _ => table.all,
+        }
+    }
+
+    /// Whether it shows shares of the time that passed.
+    #[must_use]
+    pub fn is_latency(self) -> bool {
+        matches!(self, Self::LatencyChildren | Self::Latency)
     }
 
     /// Returns the least width of a name.
@@ -677,14 +733,14 @@ impl CellSource<'_> {
 }
 
 fn write_share(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    let part = match cell.info.column {
-        Column::Children => cell.entry.total,
+    let column = cell.info.column;
+    let part = match column {
         Column::OverheadOf(space) => {
             Weight { period: weight_in_space(cell.entry, space), samples: 0 }
         }
-        _ => cell.entry.own,
+        _ => column.part(cell.entry),
     };
-    write!(out, "{:.2}%", percent(part, cell.table.all))
+    write!(out, "{:.2}%", percent(part, column.whole(cell.table)))
 }
 
 fn write_samples(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
@@ -803,6 +859,10 @@ fn by_total_weight(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Order
     by_weight.then(left.thread.cmp(&right.thread)).then(right.depth.cmp(&left.depth))
 }
 
+fn by_latency(column: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
+    column.part(right).period.cmp(&column.part(left).period)
+}
+
 fn by_space_weight(column: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
     let Column::OverheadOf(space) = column else { return Ordering::Equal };
     weight_in_space(right, space).cmp(&weight_in_space(left, space))
@@ -875,8 +935,7 @@ fn by_detail(column: Column, profile: &Profile, left: &Entry, right: &Entry) -> 
 /// Returns the period of an entry's samples in an address space. The user's includes hypervisors
 /// and unknown spaces.
 fn weight_in_space(entry: &Entry, space: Space) -> u64 {
-    let parts = entry.own_by_space.as_deref().copied();
-    let [kernel, user, guest_kernel, guest_user] = parts.unwrap_or_default();
+    let [kernel, user, guest_kernel, guest_user] = entry.parts().own_by_space;
     match space {
         Space::Kernel => kernel,
         Space::GuestKernel => guest_kernel,

@@ -27,9 +27,7 @@ struct GroupRow {
 impl GroupRow {
     fn weight(&self, event: usize, column: Column) -> Weight {
         let entry = self.entries.get(event).and_then(Option::as_ref);
-        let weight =
-            |entry: &Entry| if column == Column::Children { entry.total } else { entry.own };
-        entry.map(weight).unwrap_or_default()
+        entry.map(|entry| column.part(entry)).unwrap_or_default()
     }
 }
 
@@ -138,7 +136,7 @@ impl GroupTable<'_> {
                 match column {
                     Column::Samples => format!("{:>12}", weight.samples),
                     Column::Period => format!("{:>12}", weight.period),
-                    _ => format!("{:>7.2}%", percent(weight, self.tables[event].all)),
+                    _ => format!("{:>7.2}%", percent(weight, column.whole(&self.tables[event]))),
                 }
             };
             match column {

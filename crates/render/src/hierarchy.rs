@@ -16,6 +16,7 @@ const INDENT: usize = 3;
 /// The rows with the same first sort keys.
 struct Level {
     own: Weight,
+    own_latency: u64,
     below: LevelContent,
 }
 
@@ -27,12 +28,14 @@ enum LevelContent {
 
 impl Level {
     fn new() -> Self {
-        Self { own: Weight::default(), below: LevelContent::Levels(IndexMap::new()) }
+        let below = LevelContent::Levels(IndexMap::new());
+        Self { own: Weight::default(), own_latency: 0, below }
     }
 
     /// Adds an entry below the levels that its sort keys name.
     fn add(&mut self, names: &[String], entry: &Entry, number: usize) {
         self.own.add(entry.own);
+        self.own_latency = self.own_latency.saturating_add(entry.parts().own_latency);
         let LevelContent::Levels(levels) = &mut self.below else { return };
         match names {
             [] => self.below = LevelContent::Entry(Box::new(entry.clone())),
@@ -49,12 +52,16 @@ impl Level {
     }
 
     /// Sorts all levels, the heaviest first.
-    fn sort(&mut self) {
+    fn sort(&mut self, by_latency: bool) {
+        let weight = |level: &Self| match by_latency {
+            true => level.own_latency,
+            false => level.own.period,
+        };
         if let LevelContent::Levels(levels) = &mut self.below {
             levels.sort_by(|left_name, left, right_name, right| {
-                right.own.period.cmp(&left.own.period).then_with(|| left_name.cmp(right_name))
+                weight(right).cmp(&weight(left)).then_with(|| left_name.cmp(right_name))
             });
-            levels.values_mut().for_each(Self::sort);
+            levels.values_mut().for_each(|level| level.sort(by_latency));
         }
     }
 }
@@ -74,7 +81,7 @@ pub(crate) fn section(
         let names: Vec<_> = keys.iter().map(|key| key.text(profile, table, entry)).collect();
         top.add(&names, entry, number);
     }
-    top.sort();
+    top.sort(view.order.first().is_some_and(|column| column.is_latency()));
     let figures: Vec<Column> =
         view.columns.iter().filter(|column| !is_key(column)).copied().collect();
     let mut graphs = Graphs::new(profile, table, view);
@@ -148,6 +155,10 @@ impl Drawing<'_> {
             let text = match column {
                 Column::Samples => level.own.samples.to_string(),
                 Column::Period => level.own.period.to_string(),
+                column if column.is_latency() => {
+                    let part = Weight { period: level.own_latency, ..level.own };
+                    format!("{:.2}%", percent(part, column.whole(self.table)))
+                }
                 _ => format!("{:.2}%", percent(level.own, self.table.all)),
             };
             format!("  {text:>width$}", width = column.figure_width().unwrap_or(0))

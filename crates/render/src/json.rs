@@ -6,10 +6,10 @@ use std::io::{self, BufWriter, Write};
 use serde::{Serialize, Serializer};
 use serde_json::ser::{CharEscape, Formatter};
 use tare_profile::{
-    CallTree, Entry, FunctionKey, Profile, ProfileTable, SortKey, StringId, Weight,
+    CallTree, Detail, Entry, FunctionKey, Profile, ProfileTable, SortKey, StringId, Value, Weight,
 };
 
-use crate::column::thread_number;
+use crate::column::{percent, thread_number};
 use crate::live::LiveFigures;
 use crate::losses::unread_lines;
 use crate::rows::rows;
@@ -171,8 +171,16 @@ struct EntryRow<'a> {
     cpu: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Cow<'a, str>>,
+    /// Number of threads that ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallelism: Option<u64>,
     own: WeightSum,
     total: Option<WeightSum>,
+    /// Share of the time that passed, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_latency: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_latency: Option<f64>,
     #[serde(skip_serializing_if = "Graph::is_empty")]
     graph: Graph<'a>,
 }
@@ -373,6 +381,10 @@ impl<'a> Entries<'a> {
         let is_key = |key| table.keys.contains(&key);
         let thread = |key| thread_number(key, profile, entry).filter(|_| is_key(key));
         let has = |key| view.columns.contains(&Column::Key(key));
+        let latency = |column: Column| {
+            let is_shown = view.columns.contains(&column);
+            is_shown.then(|| percent(column.part(entry), column.whole(table)))
+        };
         let frame = entry.frame.and_then(|frame| profile.frame(frame));
         let dso = frame.filter(|_| has(SortKey::Dso) || has(SortKey::Symbol));
         let dso = dso.and_then(|frame| profile.dso(frame.dso?));
@@ -395,6 +407,14 @@ impl<'a> Entries<'a> {
             line: line.filter(|_| is_key(SortKey::SrcLine)).map(|line| line.line),
             cpu: entry.cpu.filter(|_| is_key(SortKey::Cpu)),
             trace: entry.trace.filter(|_| is_key(SortKey::Trace)).map(text),
+            parallelism: match profile.detail(entry.details, Detail::Parallelism) {
+                Value::Number(running) if is_key(SortKey::Detail(Detail::Parallelism)) => {
+                    Some(running)
+                }
+                _ => None,
+            },
+            own_latency: latency(Column::Latency),
+            total_latency: latency(Column::LatencyChildren),
             own: sum(entry.own),
             total: view.children.then(|| sum(entry.total)),
             graph: Graph { profile, tree: CallTree::default() },

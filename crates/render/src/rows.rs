@@ -14,6 +14,8 @@ pub fn rows(profile: &Profile, event: EventId, view: &TableView) -> ProfileTable
         Column::Key(key) => Some(*key),
         _ => None,
     });
+    let mut figures = view.columns.iter().chain(&view.order);
+    let latency = figures.any(|column| column.is_latency());
     let trees = view.graph.map(|graph| graph.order);
     let options = TableOptions {
         keys: keys.collect(),
@@ -25,12 +27,15 @@ pub fn rows(profile: &Profile, event: EventId, view: &TableView) -> ProfileTable
             .iter()
             .chain(&view.order)
             .any(|column| matches!(column, Column::OverheadOf(_))),
+        latency,
         filter: view.filter.clone(),
     };
     let mut table = table(profile, event, &options);
     if view.is_relative {
         table.all = Weight::default();
         table.entries.iter().for_each(|entry| table.all.add(entry.own));
+        let latencies = table.entries.iter().map(|entry| entry.parts().own_latency);
+        table.all_latency = latencies.fold(0, u64::saturating_add);
     }
     let all = table.all;
     table.entries.retain(|entry| is_shown(entry, all, view));

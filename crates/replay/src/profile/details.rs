@@ -27,6 +27,8 @@ pub(super) struct Details {
     /// Whether times are printed with nine decimals instead of six.
     nanoseconds: bool,
     sockets: Option<Vec<u64>>,
+    /// The highest number of threads that can run at once.
+    cpus: Option<u64>,
     cgroup_namespaces: HashMap<i32, (u64, u64)>,
     values: Vec<Value>,
 }
@@ -136,6 +138,9 @@ impl Details {
             Detail::Socket => {
                 number(self.find_socket(detailed.sample.description, sample.head.cpu))
             }
+            Detail::Parallelism => {
+                Value::Number(self.limit_running(detailed.sample.description, machine))
+            }
             Detail::Address => number(sample.head.ip),
             Detail::CodePageSize => number(sample.code_page_size),
             Detail::DataPageSize => number(sample.data_page_size),
@@ -196,6 +201,12 @@ impl Details {
         } else {
             format!("{seconds}.{:06}", rest_ns / 1000)
         }
+    }
+
+    /// Returns how many threads run, at most the number of CPUs: records of switches may be lost.
+    fn limit_running(&mut self, description: &Description, machine: &Machine) -> u64 {
+        let cpus = || description.features().cpus().map_or(u64::MAX, |(present, _)| present.into());
+        machine.running_threads().min((*self.cpus.get_or_insert_with(cpus)).max(1))
     }
 
     pub(super) fn find_socket(

@@ -197,7 +197,7 @@ impl Sink for Routing<'_> {
 }
 
 /// The event of the time that tasks are not on a CPU, as perf calls it.
-const OFF_CPU: &str = "offcpu-time";
+pub(crate) const OFF_CPU: &str = "offcpu-time";
 
 /// The first clock among the events.
 fn clock(profile: &Profile) -> Option<EventId> {

@@ -74,6 +74,7 @@ mod recorded;
 mod report;
 mod report_filters;
 mod report_input;
+mod report_latency;
 mod report_layout;
 mod rights;
 mod sched;

@@ -304,7 +304,8 @@ fn every_column_and_sort_key_works_or_is_refused() {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let plain = file("plain");
     let all = file("all");
-    let with_all = "-c 1 -d -W --phys-data --data-page-size --code-page-size --transaction -T -P";
+    let with_all =
+        "-c 1 -d -W --phys-data --data-page-size --code-page-size --transaction -T -P --latency";
     for (path, options) in [(&plain, "-c 1"), (&all, with_all)] {
         let mut record = tare();
         record.args(["record", "-q", "-e", "page-faults:u", "-o", path]);

@@ -98,6 +98,10 @@ options! {
         #[arg(long, value_name = "TIME", default_value = "100ms")]
         pub time_quantum: String,
 
+        /// Sort by the share of the time that passed instead of the CPU time (record --latency)
+        #[arg(long, conflicts_with = "tui")]
+        pub latency: bool,
+
         /// Add columns with the shares of kernel and user space
         #[arg(long, alias = "showcpuutilization")]
         pub show_cpu_utilization: bool,
@@ -153,6 +157,11 @@ options! {
         /// Only samples with a parent in their call chain
         #[arg(short = 'x', long)]
         pub exclude_other: bool,
+
+        /// Only samples taken while so many of the recorded threads ran: 1, or 2,8-16 (record
+        /// --latency)
+        #[arg(long, value_name = "LIST", conflicts_with = "tui")]
+        pub parallelism: Option<String>,
 
         /// Only samples of this socket
         #[arg(long, value_name = "N")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tare_format::file::Description;
 use tare_format::file::features::GroupDesc;
-use tare_profile::{Filter, Order, SortKey};
+use tare_profile::{Detail, Filter, Order, SortKey};
 use tare_render::{Column, EventGroup, Graph, Layout, TableView};
 use tare_replay::{CodeDetail, ProfileOptions};
 
@@ -57,7 +57,7 @@ impl ReportOptions {
             branches_if_recorded: !(raw.keys.branch_stack
                 || raw.keys.no_branch_stack
                 || raw.keys.mem_mode),
-            filter: options::filter(&raw),
+            filter: options::filter(&raw)?,
             layout: options::layout(&raw),
             output: options::output(&raw.output),
             rows: options::rows(&raw),
@@ -91,10 +91,27 @@ impl ReportOptions {
             lines: self.columns.shown(recorded).any(is_of_lines),
             inline: self.summed.inline && code == CodeDetail::Stack,
             trace: self.columns.show_trace(recorded),
-            details: self.columns.details(recorded),
+            details: self.details(recorded),
             keeps_callers: self.order(recorded) == Some(Order::Caller),
             ..self.summed.clone()
         }
+    }
+
+    /// Returns the details of samples that columns and filters need.
+    fn details(&self, recorded: RecordingTraits) -> Vec<Detail> {
+        let mut details = self.columns.details(recorded);
+        if (recorded.shows_latency || self.needs_switches())
+            && !details.contains(&Detail::Parallelism)
+        {
+            details.push(Detail::Parallelism);
+        }
+        details
+    }
+
+    /// Whether the report needs a recording of context switches.
+    #[must_use]
+    pub fn needs_switches(&self) -> bool {
+        self.columns.need_switches() || !self.filter.parallelism.is_empty()
     }
 
     /// Returns the groups of events that are shown side by side.
@@ -134,7 +151,7 @@ impl ReportOptions {
         });
         TableView {
             columns: self.columns.for_table(recorded, children),
-            order: self.columns.row_order(children),
+            order: self.columns.row_order(recorded, children),
             children,
             graph,
             percent_limit: self.rows.percent_limit,
@@ -157,6 +174,7 @@ impl ReportOptions {
     #[must_use]
     pub fn is_text_alone(&self) -> bool {
         self.columns.split_overhead()
+            || self.needs_switches()
             || self.is_partial()
             || self.layout != Layout::default()
             || self.rows.group.is_some()

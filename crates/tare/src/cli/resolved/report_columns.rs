@@ -18,6 +18,9 @@ pub struct RecordingTraits {
     /// All events are tracepoints, and the recording describes the fields of some: as in perf, the
     /// default sort key is then the fields.
     pub only_tracepoints: bool,
+    /// Context switches were recorded, and several threads ran at once: as in perf, the report then
+    /// shows latencies, too.
+    pub shows_latency: bool,
 }
 
 /// Columns and sort keys.
@@ -31,6 +34,8 @@ pub struct Columns {
     figures: Vec<Column>,
     /// Whether keys of memory accesses or branches are defaults, which need no data.
     has_data_defaults: bool,
+    /// Whether latencies come before the overhead, and sort the rows.
+    prefers_latency: bool,
 }
 
 /// A named key whose data no sample of the recording has.
@@ -95,7 +100,8 @@ impl Columns {
             sort.push(parent);
         }
         let has_data_defaults = raw.keys.mem_mode || raw.keys.branch_stack;
-        Ok(Self { fields, sort, figures, has_data_defaults })
+        let prefers_latency = raw.keys.latency;
+        Ok(Self { fields, sort, figures, has_data_defaults, prefers_latency })
     }
 
     /// Finds a named key of memory accesses or branches whose data no event samples, given all bits
@@ -146,7 +152,7 @@ impl Columns {
         if !self.fields.is_empty() {
             return self.fields.clone();
         }
-        let mut columns = overhead(children);
+        let mut columns = self.overhead(recorded, children);
         let more = self.figures.iter().copied().chain(self.keys(recorded));
         let more: Vec<_> = more.filter(|column| !columns.contains(column)).collect();
         columns.extend(more);
@@ -155,15 +161,47 @@ impl Columns {
 
     /// Returns the columns that sort the rows, as in perf: with `-F` those of `-s`, or of `-F` if
     /// there is no `-s`; without `-F` the figures of `-s`, then the overhead.
-    pub(super) fn row_order(&self, children: bool) -> Vec<Column> {
+    pub(super) fn row_order(&self, recorded: RecordingTraits, children: bool) -> Vec<Column> {
         match (self.fields.is_empty(), self.sort.is_empty()) {
             (false, false) => self.sort.clone(),
             (false, true) => self.fields.clone(),
             (true, _) => {
                 let figures = self.sort.iter().filter(|column| !matches!(column, Column::Key(_)));
-                figures.copied().chain(overhead(children)).collect()
+                figures.copied().chain(self.overhead(recorded, children)).collect()
             }
         }
+    }
+
+    /// Returns the columns of overhead and latency. As in perf, a latency among the sort keys
+    /// replaces them, unless `--latency` is typed.
+    fn overhead(&self, recorded: RecordingTraits, children: bool) -> Vec<Column> {
+        let sorts_by = |columns: &[Column]| self.sort.iter().any(|key| columns.contains(key));
+        let overhead =
+            [(Column::Children, Column::LatencyChildren), (Column::Overhead, Column::Latency)];
+        let overhead =
+            overhead.iter().filter(|(column, _)| children || *column == Column::Overhead);
+        if self.prefers_latency {
+            return overhead.flat_map(|(overhead, latency)| [*latency, *overhead]).collect();
+        }
+        let is_latency_key = sorts_by(&[Column::Latency, Column::LatencyChildren]);
+        if is_latency_key && !sorts_by(&[Column::Overhead, Column::Children]) {
+            return Vec::new();
+        }
+        let shows_latency =
+            recorded.shows_latency && !sorts_by(&[Column::Overhead, Column::Children]);
+        overhead
+            .flat_map(|(overhead, latency)| {
+                std::iter::once(*overhead).chain(shows_latency.then_some(*latency))
+            })
+            .collect()
+    }
+
+    /// Whether a column needs a recording of context switches.
+    pub(super) fn need_switches(&self) -> bool {
+        let parallelism = Column::Key(SortKey::Detail(Detail::Parallelism));
+        self.prefers_latency
+            || self.named().any(|column| column.is_latency() || column == parallelism)
+            || self.figures.iter().any(|column| column.is_latency())
     }
 
     /// Whether the function is the first column after the figures, because `-s` says so.
@@ -238,11 +276,6 @@ fn needed_data(detail: Detail) -> Option<(u64, MissingData)> {
         _ => return None,
     };
     Some((u64::from(bits), MissingData { what, option }))
-}
-
-/// Returns the columns of overhead.
-fn overhead(children: bool) -> Vec<Column> {
-    if children { vec![Column::Children, Column::Overhead] } else { vec![Column::Overhead] }
 }
 
 /// Whether a column needs source lines.

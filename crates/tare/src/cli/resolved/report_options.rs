@@ -138,9 +138,9 @@ fn extent(raw: &raw::FilePartArgs) -> Extent {
 }
 
 /// Resolves the filters.
-pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
+pub(super) fn filter(raw: &raw::ReportArgs) -> Result<Filter, Refusal> {
     let bytes = |names: &[String]| names.iter().map(|name| name.clone().into_bytes()).collect();
-    Filter {
+    Ok(Filter {
         comms: bytes(&raw.filters.names.comms),
         dsos: bytes(&raw.filters.names.dsos),
         symbols: bytes(&raw.filters.names.symbols),
@@ -148,7 +148,24 @@ pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
         pids: raw::TaskList::ids(&raw.filters.tasks.pid),
         tids: raw::TaskList::ids(&raw.filters.tasks.tid),
         has_parent: raw.filters.exclude_other,
-    }
+        parallelism: parallelism(raw.filters.parallelism.as_deref())?,
+    })
+}
+
+/// Parses `--parallelism`: `1,8-16` are the ranges 1 to 1 and 8 to 16. Empty without a list.
+fn parallelism(typed: Option<&str>) -> Result<Vec<(u64, u64)>, Refusal> {
+    let Some(typed) = typed else { return Ok(Vec::new()) };
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let range = (first.parse().ok()?, last.parse().ok()?);
+        (range.0 >= 1 && range.0 <= range.1).then_some(range)
+    };
+    let ranges = typed.split(',').map(range).collect::<Option<_>>();
+    ranges.ok_or_else(|| {
+        Refusal::usage(format!(
+            "--parallelism {typed}: give numbers of running threads from 1 on, such as 1,8-16"
+        ))
+    })
 }
 
 /// Resolves the layout of text.

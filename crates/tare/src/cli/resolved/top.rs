@@ -91,6 +91,11 @@ impl Top {
                 "--sort srcline and srcfile are for recordings (tare record, then tare report)",
             ));
         }
+        if report.needs_switches() {
+            return Err(Refusal::usage(
+                "--sort latency and parallelism are for recordings (tare record --latency, then tare report)",
+            ));
+        }
         if report.summed.folds_numbers {
             return Err(Refusal::usage(
                 "--sort comm_nodigit is for recordings (tare record, then tare report)",

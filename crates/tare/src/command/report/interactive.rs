@@ -8,7 +8,7 @@ use tare_profile::{Filter, Term};
 use tare_replay::{Recording, SampleSinkOptions, TimeRanges};
 
 use crate::Outcome;
-use crate::cli::resolved::report::{Interface, ReportOptions, ReportPart};
+use crate::cli::resolved::report::{Interface, RecordingTraits, ReportOptions, ReportPart};
 use crate::command::header;
 use crate::command::recording;
 use crate::command::report::{no_samples, recorded};
@@ -44,7 +44,7 @@ pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
 
 /// Shows the report until the user quits.
 pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
-    let known = recorded(recording.description());
+    let known = without_latency(recorded(recording.description()));
     let base = base(report, recording.description())?;
     let ended = tare_tui::run(ReportInput {
         name: report.input.display().to_string(),
@@ -70,7 +70,7 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
             let report = report.clone();
             Box::new(move |description| tare_render::TableView {
                 filter: Filter::default(),
-                ..report.view(recorded(description))
+                ..report.view(without_latency(recorded(description)))
             })
         },
         base,
@@ -92,6 +92,11 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
         UiExit::NoFunction => Ok(Exit::Failure),
         UiExit::NoSamples(losses) => Err(no_samples(report, &losses).into()),
     }
+}
+
+/// The interface has no latencies.
+fn without_latency(recorded: RecordingTraits) -> RecordingTraits {
+    RecordingTraits { shows_latency: false, ..recorded }
 }
 
 /// The samples that percentages refer to, as in the text report.

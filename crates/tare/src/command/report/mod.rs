@@ -11,6 +11,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use regex_lite::Regex;
+use tare_format::abi::Flags;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Header, RecordedEvent};
 use tare_format::printable;
@@ -30,6 +31,7 @@ use crate::cli::resolved::report::{
 use crate::command::header;
 use crate::command::overhead::folder;
 use crate::command::recording::{self, open};
+use crate::command::samples::OFF_CPU;
 use crate::exit::{Exit, Refusal, say};
 
 pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
@@ -113,6 +115,9 @@ fn refuse_keys_without_data(recording: &Recording, report: &ReportOptions) -> Re
     if *recording.header() == Header::Pipe {
         return Ok(());
     }
+    if report.needs_switches() && !has_switches(recording.description()) {
+        return Err(no_switches());
+    }
     let events = recording.description().events();
     let sample_types = events.iter().fold(0, |bits, event| bits | event.attr.sample_type);
     match report.columns.find_key_without_data(sample_types) {
@@ -130,7 +135,11 @@ fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Profil
     let code = report.code(known, is_pipe || known.has_callchains);
     let options = report.profile(
         code,
-        RecordingTraits { only_tracepoints: is_pipe || known.only_tracepoints, ..known },
+        RecordingTraits {
+            only_tracepoints: is_pipe || known.only_tracepoints,
+            shows_latency: is_pipe || known.shows_latency,
+            ..known
+        },
     );
     let summary = tare_replay::summarize(recording, &options);
     let mut summary = summary.map_err(recording::refusal)?;
@@ -160,6 +169,11 @@ fn table(
     let summary = summed(recording, report)?;
     drop(progress);
     let recorded = recorded(&summary.description);
+    let shows_latency = recorded.shows_latency && is_parallel(&summary.profile);
+    let recorded = RecordingTraits { shows_latency, ..recorded };
+    if report.needs_switches() && !has_switches(&summary.description) {
+        return Err(no_switches().into());
+    }
     let chains = recorded.has_callchains;
     if matches!(report.graph.graphs, CallGraphs::Typed(_)) && !chains {
         let why = "-g: the recording has no call chains; `tare record -g` records them";
@@ -193,6 +207,30 @@ fn table(
         tare_render::counted(out, &summary.profile)?;
     }
     ledger(out, &summary)
+}
+
+/// Whether context switches were recorded.
+fn has_switches(description: &Description) -> bool {
+    let has_flag = |event: &RecordedEvent| event.attr.flags.contains(Flags::CONTEXT_SWITCH);
+    description.events().iter().any(has_flag)
+}
+
+fn no_switches() -> Refusal {
+    Refusal::usage(
+        "latency and parallelism need a recording of context switches: `tare record --latency` makes one",
+    )
+}
+
+/// Whether more than 1% of the samples were taken while several threads ran. As in perf, a report
+/// shows latencies of other recordings only on request.
+fn is_parallel(profile: &Profile) -> bool {
+    let mut all = 0;
+    let mut alone = 0;
+    for (row, weight) in profile.rows() {
+        all += weight.samples;
+        alone += if profile.parallelism(row) == 1 { weight.samples } else { 0 };
+    }
+    all > 0 && alone * 100 / all < 99
 }
 
 /// Writes the ledger as comment lines.
@@ -248,6 +286,9 @@ fn recorded(description: &Description) -> RecordingTraits {
         // Without their formats (simpleperf's recordings have none) tracepoints have no fields.
         only_tracepoints: events.iter().all(is_tracepoint)
             && events.iter().any(|event| tracepoints.field_names(event).is_some()),
+        // Recordings of off-CPU time have switches for another reason.
+        shows_latency: has_switches(description)
+            && !events.iter().any(|event| event.name.as_deref() == Some(OFF_CPU.as_bytes())),
     }
 }
 

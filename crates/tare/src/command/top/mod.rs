@@ -119,7 +119,7 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
 /// Returns how the profile is shown. `rows`: the number of rows that fit; `None` for all.
 fn view(top: &Top, recording: &Recording, rows: Option<usize>) -> TableView {
     let has_callchains = recording.has_callchains();
-    top.view(RecordingTraits { has_callchains, only_tracepoints: false }, rows)
+    top.view(RecordingTraits { has_callchains, ..RecordingTraits::default() }, rows)
 }
 
 fn on_screen(top: &Top, host: &Host) -> Outcome {

@@ -103,6 +103,11 @@ options! {
         #[arg(long)]
         pub switch_events: bool,
 
+        /// Record context switches, for `report --latency`: which code takes time while few threads run
+        /// (not with -a or -C)
+        #[arg(long)]
+        pub latency: bool,
+
         /// Record the processes' namespaces
         #[arg(long)]
         pub namespaces: bool,

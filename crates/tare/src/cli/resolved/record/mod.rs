@@ -15,7 +15,7 @@ use tare_format::abi::Flags;
 use tare_kernel::foreign_folder::find_foreign_folder;
 use tare_kernel::host::Host;
 use tare_record::RecorderOptions;
-use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize};
+use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize, Target};
 
 pub use self::output::RecordOutput;
 use super::events;
@@ -54,6 +54,11 @@ impl RecordOptions {
     /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::RecordArgs, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
+        if raw.sampling.latency && matches!(target, Target::Cpus(_) | Target::Cgroups { .. }) {
+            return Err(Refusal::usage(
+                "--latency: it counts the running threads of a program; give a command, or -p PID",
+            ));
+        }
         let levels = levels(&raw.events);
         let begin = target::begin(&raw.target.start)?;
         let mut sampling = sampling::resolve(&raw.sampling, levels, !raw.output.no_bpf_event)?;

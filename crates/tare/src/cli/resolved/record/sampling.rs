@@ -22,7 +22,7 @@ pub(super) fn resolve(
     let (call_graph, stack_bytes) = call_graph(raw)?;
     let mut tracking = Flags::empty();
     tracking.set(Flags::MMAP_DATA, raw.data || raw.phys_data || raw.data_page_size);
-    tracking.set(Flags::CONTEXT_SWITCH, raw.switch_events);
+    tracking.set(Flags::CONTEXT_SWITCH, raw.switch_events || raw.latency);
     tracking.set(Flags::NAMESPACES, raw.namespaces);
     tracking.set(Flags::CGROUP, raw.sampler.all_cgroups);
     tracking.set(Flags::BUILD_ID, raw.buildid_mmap);

@@ -203,6 +203,7 @@ fn what_is_recorded_beside_samples() {
     let table = [
         ("-d", Flags::MMAP_DATA),
         ("--switch-events", Flags::CONTEXT_SWITCH),
+        ("--latency", Flags::CONTEXT_SWITCH),
         ("--namespaces", Flags::NAMESPACES),
         ("--all-cgroups", Flags::CGROUP),
         ("--buildid-mmap", Flags::BUILD_ID),
@@ -218,6 +219,7 @@ fn what_is_recorded_beside_samples() {
         record("--all-cgroups true").options.sampling.all_cgroups
             && record("--all-cgroups true").options.synthesize.cgroups
     );
+    refused(&[("--latency -a", "give a command"), ("--latency -C 0 true", "give a command")]);
 }
 
 #[test]
