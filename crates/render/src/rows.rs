@@ -41,7 +41,7 @@ pub fn rows(profile: &Profile, event: EventId, view: &TableView) -> ProfileTable
     table.entries.retain(|entry| is_shown(entry, all, view));
     let keys = view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
     let order: Vec<_> = view.order.iter().chain(keys).map(|column| column.info()).collect();
-    table.entries.sort_by(|left, right| {
+    sort(&mut table.entries, |left, right| {
         let mut orders = order.iter().map(|info| info.compare_entries(profile, left, right));
         orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
@@ -49,7 +49,55 @@ pub fn rows(profile: &Profile, event: EventId, view: &TableView) -> ProfileTable
     table
 }
 
+/// Sorts entries; equal ones keep their order. [`slice::sort_by`] would need half of their memory
+/// again, for millions of entries.
+fn sort(entries: &mut [Entry], compare: impl Fn(&Entry, &Entry) -> Ordering) {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_unstable_by(|left, right| {
+        compare(&entries[*left], &entries[*right]).then(left.cmp(right))
+    });
+    // Follows each cycle of the permutation: `order[at]` is the entry that belongs at `at`.
+    for first in 0..entries.len() {
+        let mut at = first;
+        while order[at] != first {
+            let next = order[at];
+            entries.swap(at, next);
+            order[at] = at;
+            at = next;
+        }
+        order[at] = at;
+    }
+}
+
 fn is_shown(entry: &Entry, all: Weight, view: &TableView) -> bool {
     let weight = if view.children { entry.total } else { entry.own };
     percent(weight, all) >= view.percent_limit
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_profile::Row;
+
+    use super::*;
+
+    #[test]
+    fn equal_entries_keep_their_order() {
+        let mut profile = Profile::default();
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        for cpu in 0..100 {
+            let period = u64::from(cpu * 7 % 10);
+            let row = Row { cpu: Some(cpu), ..Row::new(event) };
+            profile.add_samples(row, Weight { period, samples: 1 });
+        }
+        let keys = vec![tare_profile::SortKey::Cpu];
+        let mut entries =
+            table(&profile, event, &TableOptions { keys, ..TableOptions::default() }).entries;
+        let mut expected: Vec<_> =
+            entries.iter().map(|entry| (entry.own.period, entry.cpu)).collect();
+        expected.sort_by_key(|(period, _)| *period);
+        sort(&mut entries, |left, right| left.own.period.cmp(&right.own.period));
+        let sorted: Vec<_> = entries.iter().map(|entry| (entry.own.period, entry.cpu)).collect();
+        assert_eq!(sorted, expected);
+    }
 }

@@ -6,7 +6,7 @@
 //!
 //! Source: the 'Trace Event Format' document of the Chromium project.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 
 use indexmap::IndexMap;
@@ -14,6 +14,7 @@ use serde::Serialize;
 use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId, ThreadId};
 
+use super::cached::Cached;
 use super::sums::event_name;
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::json::json_text;
@@ -33,7 +34,7 @@ pub struct Chrome {
     out: ExportWriter,
     has_begun: bool,
     threads: IndexMap<ThreadId, OpenThread, foldhash::fast::RandomState>,
-    frames: HashMap<FrameId, NamedFunction, foldhash::fast::RandomState>,
+    frames: Cached<FrameId, NamedFunction>,
     chain: Vec<FrameId>,
     /// By CPU number: whether a task is open on its track.
     cpus: BTreeMap<u32, bool>,
@@ -62,6 +63,14 @@ struct NamedFunction {
     name: String,
     dso: Option<String>,
     kind: FrameKind,
+}
+
+impl NamedFunction {
+    fn new(profile: &Profile, frame: FrameId) -> Self {
+        let place = FrameText::new(profile, frame);
+        let dso = place.dso.map(std::borrow::Cow::into_owned);
+        Self { name: place.name.into_owned(), dso, kind: place.kind }
+    }
 }
 
 #[derive(Serialize)]
@@ -110,7 +119,7 @@ impl ExportFormat for Chrome {
             out,
             has_begun: false,
             threads: IndexMap::default(),
-            frames: HashMap::default(),
+            frames: Cached::default(),
             chain: Vec::new(),
             cpus: BTreeMap::new(),
             last_ns: 0,
@@ -221,13 +230,6 @@ impl SampleSink for Chrome {
         let Some(thread) = profile.thread(id) else { return Ok(()) };
         profile.frames_of_row(&sample.row, chain);
         chain.reverse();
-        for frame in chain.iter() {
-            frames.entry(*frame).or_insert_with(|| {
-                let place = FrameText::new(profile, *frame);
-                let dso = place.dso.map(std::borrow::Cow::into_owned);
-                NamedFunction { name: place.name.into_owned(), dso, kind: place.kind }
-            });
-        }
         let open = threads.entry(id).or_default();
         open.pid = thread.pid;
         open.tid = thread.tid;
@@ -241,16 +243,16 @@ impl SampleSink for Chrome {
         let tid = thread.tid;
         let ts = microseconds(time_ns);
         for frame in chain.iter().skip(kept) {
-            let named = frames.get(frame);
+            let named = frames.get(*frame, || NamedFunction::new(profile, *frame));
             events.put(&TraceEvent {
                 ph: "B",
                 ts,
                 pid,
                 tid,
-                name: named.map(|named| &named.name[..]),
-                cat: named.map(|named| named.kind),
+                name: Some(&named.name),
+                cat: Some(named.kind),
                 s: None,
-                args: named.and_then(|named| named.dso.as_deref()).map(|dso| Args {
+                args: named.dso.as_deref().map(|dso| Args {
                     dso: Some(dso),
                     fields: None,
                     name: None,

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId};
 
+use super::cached::CACHED;
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::samples::{
     FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
@@ -123,6 +124,9 @@ impl SampleSink for JsonLines {
         let text = |id: StringId| String::from_utf8_lossy(profile.string(id));
         let Self { out, frames, chain, .. } = self;
         profile.frames_of_row(&sample.row, chain);
+        if frames.len() >= CACHED {
+            frames.clear();
+        }
         for id in chain.iter() {
             if !frames.contains_key(id) {
                 frames.insert(*id, serialize_frame(profile, *id)?);

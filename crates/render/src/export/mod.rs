@@ -9,6 +9,7 @@
 //! Names are written as recorded, with invalid UTF-8 replaced; folded stacks also escape control
 //! characters. All formats but folded stacks hold the losses and the ledger.
 
+mod cached;
 mod chrome;
 mod firefox;
 mod folded;

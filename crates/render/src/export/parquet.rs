@@ -1,7 +1,5 @@
 //! Parquet: a row per sample. `docs/export.md` describes the columns.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::io::{self, BufWriter};
 use std::sync::Arc;
 
@@ -14,6 +12,7 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 use tare_profile::{FrameId, Profile, StringId};
 
+use super::cached::Cached;
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink};
 
@@ -50,8 +49,8 @@ type GroupWriter<'a> = SerializedRowGroupWriter<'a, BufWriter<ExportWriter>>;
 pub struct Parquet {
     writer: ParquetWriter,
     rows: RowGroup,
-    texts: HashMap<StringId, ByteArray, foldhash::fast::RandomState>,
-    frames: HashMap<FrameId, FrameTexts, foldhash::fast::RandomState>,
+    texts: Cached<StringId, ByteArray>,
+    frames: Cached<FrameId, FrameTexts>,
     chain: Vec<FrameId>,
 }
 
@@ -168,8 +167,8 @@ impl ExportFormat for Parquet {
         Ok(Self {
             writer,
             rows: RowGroup::default(),
-            texts: HashMap::default(),
-            frames: HashMap::default(),
+            texts: Cached::default(),
+            frames: Cached::default(),
             chain: Vec::new(),
         })
     }
@@ -184,15 +183,6 @@ fn io_error(error: ParquetError) -> io::Error {
         },
         other => io::Error::other(other.to_string()),
     }
-}
-
-/// Returns the cached value of an id, which is made at its first use.
-fn cached<K: Copy + Eq + Hash, V: Clone>(
-    known: &mut HashMap<K, V, foldhash::fast::RandomState>,
-    id: K,
-    make: impl FnOnce() -> V,
-) -> V {
-    known.entry(id).or_insert_with(make).clone()
 }
 
 fn text(text: &[u8]) -> ByteArray {
@@ -213,11 +203,12 @@ impl SampleSink for Parquet {
     fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         let Self { rows, texts, frames, chain, .. } = self;
         let row = &sample.row;
-        rows.sample.push(profile, sample, |id| cached(texts, id, || text(profile.string(id))));
+        rows.sample.push(profile, sample, |id| texts.get(id, || text(profile.string(id))).clone());
         // Fields of tracepoints are rarely the same twice, so their texts aren't cached.
         rows.trace.push(row.trace.map(|trace| text(profile.string(trace))));
         profile.frames_of_row(row, chain);
-        let mut texts = |frame: &FrameId| cached(frames, *frame, || frame_texts(profile, *frame));
+        let mut texts =
+            |frame: &FrameId| frames.get(*frame, || frame_texts(profile, *frame)).clone();
         rows.leaf.push(chain.first().map(&mut texts));
         rows.stack.function.push(chain.iter().map(|frame| Some(texts(frame).function)), 1);
         rows.stack.dso.push(chain.iter().map(|frame| texts(frame).dso), 2);

@@ -44,8 +44,9 @@ struct SampledFile {
     recorded: tare_symbols::DsoId,
 }
 
-/// Maximum number of cached addresses. A recording may have millions that occur once each.
-const CACHED: usize = 1 << 17;
+/// Maximum number of cached addresses: a hash table of 65,536 slots has room for as many. A
+/// recording may have millions that occur once each.
+const CACHED: usize = 57_344;
 
 /// Number of cached addresses above which none stays cached when the profile's ids change.
 const RENUMBERED: usize = 1 << 12;

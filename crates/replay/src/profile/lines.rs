@@ -1,10 +1,10 @@
 //! Looks up source lines and inlined functions once all addresses are known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use tare_profile::{FrameId, Profile, ProfileFrame, ReplacedRows, SourceLine, Symbol};
-use tare_symbols::{DsoAddress, SourceLocation};
+use tare_symbols::{DsoAddress, DsoId, SourceLocation};
 
 use crate::machine::Machine;
 
@@ -14,15 +14,19 @@ pub(super) struct LineLookup {
     with_inlined: bool,
     with_linkage_names: bool,
     requests: Vec<LineRequest>,
-    /// The index of each requested frame among the requests.
-    by_frame: HashMap<FrameId, u32, foldhash::fast::RandomState>,
+    requested: HashSet<FrameId, foldhash::fast::RandomState>,
 }
+
+/// Number of addresses that are looked up together. More have results of many megabytes.
+const BATCH: usize = 1 << 14;
 
 /// A frame without lines.
 #[derive(Clone, Copy, Debug)]
 struct LineRequest {
     frame: FrameId,
-    at: DsoAddress,
+    /// The address in its DSO.
+    dso: DsoId,
+    at: u64,
     /// The address of the frame with lines.
     address: u64,
 }
@@ -34,13 +38,24 @@ struct Replacement {
     chain: Vec<FrameId>,
 }
 
+/// The frames that change.
+type Replacements = HashMap<FrameId, Replacement, foldhash::fast::RandomState>;
+
+/// Returns the number of requests to look up together: all of each file, because its debug info is
+/// read once.
+fn batch_len(requests: &[LineRequest]) -> usize {
+    let Some(last) = requests.get(BATCH - 1) else { return requests.len() };
+    let of_last = requests[BATCH..].iter().take_while(|request| request.dso == last.dso);
+    BATCH + of_last.count()
+}
+
 impl LineLookup {
     pub(super) fn new(with_inlined: bool) -> Self {
         Self {
             with_inlined,
             with_linkage_names: false,
             requests: Vec::new(),
-            by_frame: HashMap::default(),
+            requested: HashSet::default(),
         }
     }
 
@@ -52,32 +67,56 @@ impl LineLookup {
     /// Requests the lines of a frame, which then gets this address. Further requests of the same
     /// frame are ignored.
     pub(super) fn request(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
-        let Ok(next) = u32::try_from(self.requests.len()) else { return };
-        if *self.by_frame.entry(frame).or_insert(next) == next {
-            self.requests.push(LineRequest { frame, at, address });
+        if self.requested.insert(frame) {
+            let DsoAddress { dso, address: at } = at;
+            self.requests.push(LineRequest { frame, dso, at, address });
         }
     }
 
     /// Adds lines to the profile's frames, and inlined functions to its call chains. As in perf,
     /// the leaf remains the function that has the symbol, with the line of the innermost function.
     /// Returns the new row of each row.
-    pub(super) fn locate(self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
-        let addresses: Vec<_> = self.requests.iter().map(|request| request.at).collect();
-        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let debug_frames = machine.frames(&addresses, threads);
-        let mut replacements = Vec::new();
-        for (index, request) in self.requests.iter().enumerate() {
-            let frames: Vec<_> = debug_frames.get(index).collect();
-            replacements.push(self.make_replacement(profile, request, &frames));
+    pub(super) fn locate(mut self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
+        let mut requests = std::mem::take(&mut self.requests);
+        self.requested = HashSet::default();
+        if requests.len() > BATCH {
+            requests.sort_unstable_by_key(|request| (request.dso, request.at));
         }
-        let replacement = |frame| replacements.get(*self.by_frame.get(&frame)? as usize);
+        let mut replacements: Replacements = HashMap::default();
+        let mut rest = &requests[..];
+        while !rest.is_empty() {
+            let batch = rest.split_at(batch_len(rest));
+            self.look_up(profile, machine, batch.0, &mut replacements);
+            rest = batch.1;
+        }
         profile.replace_frames(
-            |frame| replacement(frame).and_then(|now| now.leaf).unwrap_or(frame),
-            |frame, chain| match replacement(frame) {
+            |frame| replacements.get(&frame).and_then(|now| now.leaf).unwrap_or(frame),
+            |frame, chain| match replacements.get(&frame) {
                 Some(replacement) => chain.extend_from_slice(&replacement.chain),
                 None => chain.push(frame),
             },
         )
+    }
+
+    /// Finds the replacements of frames. Most frames without debug info stay as they are.
+    fn look_up(
+        &self,
+        profile: &mut Profile,
+        machine: &Machine,
+        requests: &[LineRequest],
+        replacements: &mut Replacements,
+    ) {
+        let at = |request: &LineRequest| DsoAddress { dso: request.dso, address: request.at };
+        let addresses: Vec<_> = requests.iter().map(at).collect();
+        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let debug_frames = machine.frames(&addresses, threads);
+        for (index, request) in requests.iter().enumerate() {
+            let frames: Vec<_> = debug_frames.get(index).collect();
+            let replacement = self.make_replacement(profile, request, &frames);
+            if replacement.leaf != Some(request.frame) || replacement.chain != [request.frame] {
+                replacements.insert(request.frame, replacement);
+            }
+        }
     }
 
     fn make_replacement(

@@ -31,7 +31,10 @@ fn recording(name: &str) -> Scratch {
     let folder = Scratch(folder);
     let line = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done";
     let shell = ["-g", "-s", "--", "sh", "-c", line];
-    let output = run(&folder.0, &[&["record", "-e", "cpu-clock", "-F4000"], &shell[..]].concat());
+    let output = run(
+        &folder.0,
+        &[&["record", "--latency", "-e", "cpu-clock", "-F4000"], &shell[..]].concat(),
+    );
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     folder
 }

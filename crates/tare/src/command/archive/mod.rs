@@ -18,7 +18,7 @@ use tar::{Builder, EntryType, Header};
 use tare_kernel::file_window::catch_bus_errors;
 use tare_record::own_file::NewFile;
 use tare_replay::{CodeDetail, ProfileOptions, Recording};
-use tare_symbols::{UsedContent, UsedFiles};
+use tare_symbols::{UsedContent, UsedFile, UsedFiles};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -73,6 +73,8 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     if let Some(unnamed) = &summary.profile.losses.unnamed {
         tare_replay::add_remedy_files(&unnamed.lack, &options, &used);
     }
+    drop(summary);
+    tare_kernel::heap::return_freed_memory();
     progress.show_step("packing");
     let named = || format!("-o {}", output.display());
     let mut file = NewFile::create(&output).with_context(named)?;
@@ -102,14 +104,16 @@ struct PackedFiles {
 }
 
 fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles> {
+    let recording = File::open(input)?;
+    let mut files = used.take();
+    files.sort_by(|a, b| a.name.cmp(&b.name));
     let mut encoder = zstd::Encoder::new(to, LEVEL)?;
     // Files that share code, such as binaries with the same static library, compress together.
     encoder.long_distance_matching(true)?;
+    encoder.window_log(window_log(recording.metadata()?.len(), &files))?;
     let mut builder = Builder::new(encoder);
     let mut packed = PackedFiles { files: 0, bytes: 0 };
-    let mut files = used.take();
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    packed.bytes += add_file(&mut builder, Path::new(RECORDING), File::open(input)?)?;
+    packed.bytes += add_file(&mut builder, Path::new(RECORDING), recording)?;
     for used in files {
         if let UsedContent::File(file) = &used.content
             && file.metadata()?.len() > LARGEST
@@ -129,6 +133,20 @@ fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles
     let mut written = builder.into_inner()?.finish()?;
     written.flush()?;
     Ok(packed)
+}
+
+/// Returns the binary logarithm of the distance in bytes up to which equal parts are found, which
+/// takes as much memory: that of all files, but at most twice the recording's size or 32 MiB.
+fn window_log(recording: u64, files: &[UsedFile]) -> u32 {
+    const LEAST: u64 = 1 << 25;
+    const MOST: u64 = 1 << 27;
+    let bytes = |file: &UsedFile| match &file.content {
+        UsedContent::File(file) => file.metadata().map_or(0, |meta| meta.len()),
+        UsedContent::Bytes(bytes) => bytes.len() as u64,
+    };
+    let all = files.iter().map(bytes).fold(recording, u64::saturating_add);
+    let limit = recording.saturating_mul(2).clamp(LEAST, MOST);
+    all.clamp(1 << 17, limit).next_power_of_two().min(MOST).ilog2()
 }
 
 fn add_file(builder: &mut Builder<impl Write>, name: &Path, mut file: File) -> anyhow::Result<u64> {
