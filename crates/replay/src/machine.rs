@@ -75,23 +75,6 @@ pub struct Machine {
     pub(crate) chain_parts: ChainParts,
     pub(crate) time: RecordedTime,
     pub(crate) recorded_chains: RecordedChains,
-    running: RunningThreads,
-}
-
-/// Number of recorded threads that run now, by the records of context switches. A recording begins
-/// with one: the command, or the thread that the recorder attached to.
-#[derive(Clone, Copy, Debug)]
-struct RunningThreads(i64);
-
-impl RunningThreads {
-    /// Applies a switch. A thread that exits isn't switched out before.
-    fn apply(&mut self, record: &Record<'_>) {
-        self.0 += match record {
-            Record::Switch(switch) if !switch.is_out => 1,
-            Record::Switch(_) | Record::Exit(_) => -1,
-            _ => 0,
-        };
-    }
 }
 
 /// The DSOs of the mappings so far, without those that were dropped, and the listed build ids.
@@ -225,7 +208,6 @@ impl Machine {
             chain_parts: ChainParts::default(),
             time: RecordedTime::default(),
             recorded_chains: RecordedChains::default(),
-            running: RunningThreads(1),
         }
     }
 
@@ -270,7 +252,7 @@ impl Machine {
     }
 
     fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
-        self.running.apply(record);
+        self.threads.running.apply(record);
         match record {
             record if is_of_unknown_task(raw, record) => {}
             // The new program's mappings replace those that they overlap. The others stay, because
@@ -470,7 +452,7 @@ impl Machine {
 
     /// Returns how many recorded threads run now, at least 1, if switches were recorded.
     pub(crate) fn running_threads(&self) -> u64 {
-        u64::try_from(self.running.0).unwrap_or(0).max(1)
+        self.threads.running.count()
     }
 
     /// Returns the current state of a thread.

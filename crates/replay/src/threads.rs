@@ -5,13 +5,40 @@ use std::sync::Arc;
 
 use tare_format::file::Description;
 use tare_format::ledger::{Follow, FollowMode, Ledger};
-use tare_format::record::{Comm, Task};
+use tare_format::record::{Comm, Record, Task};
 
 /// Limit of exited threads that stay known, because some records of a thread follow its exit.
 const ENDED: usize = 1 << 16;
 
 /// Limit of known threads. Linux itself allows 4,194,304 on a machine.
 const THREADS: usize = 1 << 22;
+
+/// Number of recorded threads that run now, by the records of context switches. A recording begins
+/// with one: the command, or the thread that the recorder attached to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunningThreads(i64);
+
+impl Default for RunningThreads {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl RunningThreads {
+    /// Applies a switch. A thread that exits isn't switched out before.
+    pub(crate) fn apply(&mut self, record: &Record<'_>) {
+        self.0 += match record {
+            Record::Switch(switch) if !switch.is_out => 1,
+            Record::Switch(_) | Record::Exit(_) => -1,
+            _ => 0,
+        };
+    }
+
+    /// Returns their number, at least 1: records may be out of order.
+    pub(crate) fn count(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(0).max(1)
+    }
+}
 
 /// The threads of the recorded machine. Records apply in time order, and each changes one thread: a
 /// new thread inherits its parent's name and command.
@@ -22,6 +49,7 @@ const THREADS: usize = 1 << 22;
 /// ```
 #[derive(Debug)]
 pub(crate) struct Threads {
+    pub(crate) running: RunningThreads,
     by_tid: HashMap<i32, Thread, foldhash::fast::RandomState>,
     /// Thread id, version, and exit time in nanoseconds of the recording's clock.
     ended: VecDeque<(i32, u64, u64)>,
@@ -73,6 +101,7 @@ impl Default for Threads {
         let comm = Some(Arc::from(&b"swapper"[..]));
         let idle = Thread { pid: 0, comm, version: 0, is_commands: false };
         Self {
+            running: RunningThreads::default(),
             by_tid: HashMap::from_iter([(0, idle)]),
             ended: VecDeque::new(),
             versions: 0,

@@ -16,8 +16,16 @@ const PID: u64 = 10;
 /// A stream of samples of one process. Functions have numbers; a perf map gives them names.
 pub(crate) struct SampleStream {
     stream: Vec<u8>,
+    encoder: Encoder,
     names: String,
 }
+
+/// Bytes of address space for the functions that the perf map names. Files are mapped behind it.
+const COMPILED: u64 = 1 << 24;
+
+/// Bytes of each mapped file, and between the starts of two.
+const FILE: u64 = 0x8000;
+const FILE_STEP: u64 = 0x10000;
 
 fn attr() -> Attr {
     Attr {
@@ -41,21 +49,37 @@ impl SampleStream {
             let comm = Comm { pid: 10, tid: *tid, comm: b"made", is_exec: false };
             encoder.comm(&mut stream, &comm).unwrap();
         }
-        let inode = FileId::Inode { major: 0, minor: 0, inode: 0, generation: 0 };
+        let mut made = Self { stream, encoder, names: String::new() };
+        made.map(CODE, COMPILED, b"//anon");
+        made
+    }
+
+    fn map(&mut self, start: u64, len: u64, path: &[u8]) {
+        let file = FileId::Inode { major: 0, minor: 0, inode: 0, generation: 0 };
         let map = Mmap {
             pid: 10,
             tid: 10,
-            start: CODE,
-            len: 1 << 24,
+            start,
+            len,
             pgoff: 0,
-            file: inode,
+            file,
             prot: 5,
             flags: 2,
-            path: b"//anon",
+            path,
             is_data: false,
         };
-        encoder.mmap(&mut stream, &map).unwrap();
-        Self { stream, names: String::new() }
+        self.encoder.mmap(&mut self.stream, &map).unwrap();
+    }
+
+    /// Maps the file with a number.
+    pub(crate) fn map_file(&mut self, number: u64, path: &str) {
+        self.map(CODE + COMPILED + number * FILE_STEP, FILE, path.as_bytes());
+    }
+
+    /// Returns the number of the function at a place in the file with a number. `place` is taken
+    /// modulo the file's size.
+    pub(crate) fn function_in_file(file: u64, place: u64) -> u64 {
+        (COMPILED + file * FILE_STEP + place % FILE) / 16
     }
 
     fn record(&mut self, kind: u32, misc: u16, words: &[u64]) {

@@ -158,8 +158,8 @@ options! {
         #[arg(short = 'x', long)]
         pub exclude_other: bool,
 
-        /// Only samples taken while so many of the recorded threads ran: 1, or 2,8-16 (record
-        /// --latency)
+        /// Only samples taken while one of these numbers of recorded threads ran: 1, or 2,8-16
+        /// (record --latency)
         #[arg(long, value_name = "LIST", conflicts_with = "tui")]
         pub parallelism: Option<String>,
 

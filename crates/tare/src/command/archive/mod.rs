@@ -74,7 +74,6 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
         tare_replay::add_remedy_files(&unnamed.lack, &options, &used);
     }
     drop(summary);
-    tare_kernel::heap::return_freed_memory();
     progress.show_step("packing");
     let named = || format!("-o {}", output.display());
     let mut file = NewFile::create(&output).with_context(named)?;
@@ -104,6 +103,8 @@ struct PackedFiles {
 }
 
 fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles> {
+    // Packing takes memory for the distance between equal parts.
+    tare_kernel::heap::return_freed_memory();
     let recording = File::open(input)?;
     let mut files = used.take();
     files.sort_by(|a, b| a.name.cmp(&b.name));

@@ -15,7 +15,7 @@ use tare_format::abi::Flags;
 use tare_kernel::foreign_folder::find_foreign_folder;
 use tare_kernel::host::Host;
 use tare_record::RecorderOptions;
-use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize, Target};
+use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize};
 
 pub use self::output::RecordOutput;
 use super::events;
@@ -54,14 +54,9 @@ impl RecordOptions {
     /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::RecordArgs, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
-        if raw.sampling.latency && matches!(target, Target::Cpus(_) | Target::Cgroups { .. }) {
-            return Err(Refusal::usage(
-                "--latency: it counts the running threads of a program; give a command, or -p PID",
-            ));
-        }
         let levels = levels(&raw.events);
         let begin = target::begin(&raw.target.start)?;
-        let mut sampling = sampling::resolve(&raw.sampling, levels, !raw.output.no_bpf_event)?;
+        let mut sampling = sampling::resolve(&raw, &target, levels)?;
         // The kernel's build ids distinguish files that had the same path at different times.
         if raw.output.keep_binaries.is_some() {
             sampling.tracking.insert(Flags::BUILD_ID);

@@ -3,7 +3,7 @@
 use tare_events::{CallGraph, branch_kind, branch_kinds};
 use tare_format::abi::Flags;
 use tare_format::abi::bindings as abi;
-use tare_record::options::{Budget, Callchains, Levels, Rate, Sampling};
+use tare_record::options::{Budget, Callchains, Levels, Rate, Sampling, Target};
 
 use super::registers;
 use crate::cli::raw;
@@ -15,11 +15,18 @@ const STACK_BYTES: u32 = 8192;
 const LARGEST_STACK: u32 = 65_528;
 
 pub(super) fn resolve(
-    raw: &raw::record::SamplingArgs,
+    raw: &raw::RecordArgs,
+    target: &Target,
     levels: Levels,
-    bpf_events: bool,
 ) -> Result<Sampling, Refusal> {
+    let bpf_events = !raw.output.no_bpf_event;
+    let raw = &raw.sampling;
     let (call_graph, stack_bytes) = call_graph(raw)?;
+    if raw.latency && matches!(target, Target::Cpus(_) | Target::Cgroups { .. }) {
+        return Err(Refusal::usage(
+            "--latency: it counts the running threads of a program; give a command, or -p PID",
+        ));
+    }
     let mut tracking = Flags::empty();
     tracking.set(Flags::MMAP_DATA, raw.data || raw.phys_data || raw.data_page_size);
     tracking.set(Flags::CONTEXT_SWITCH, raw.switch_events || raw.latency);
