@@ -77,39 +77,65 @@ pub(crate) fn dwarf(input: &[u8]) {
     });
 }
 
-/// Unwinds stacks filled with addresses in the file.
+/// Where the stacks to unwind begin.
+const STACK: u64 = 0x7fff_0000;
+
+/// Registers and memory of a stack to unwind.
+struct HostileStack {
+    general: [u64; 16],
+    copy: Vec<u8>,
+}
+
+impl HostileStack {
+    /// A stack filled with addresses in the file.
+    fn of_addresses() -> Self {
+        let words = (0..256).flat_map(|at: u64| (1 + at % ASKED * STEP).to_le_bytes());
+        Self { general: [STACK + 64; 16], copy: words.collect() }
+    }
+
+    /// The input's last bytes as a stack, and as registers: addresses in it, and any values.
+    fn of_input(input: &[u8]) -> Self {
+        let copy = input[input.len().saturating_sub(2048)..].to_vec();
+        let word = |at: usize| copy.chunks_exact(8).nth(at).and_then(|word| word.first_chunk());
+        let general = std::array::from_fn(|at| {
+            let word = word(at).map_or(0, |word| u64::from_le_bytes(*word));
+            if word % 4 == 0 { word } else { STACK + word / 8 % 4096 }
+        });
+        Self { general, copy }
+    }
+}
+
+/// Unwinds stacks of code in the file.
 pub(crate) fn unwind(input: &[u8]) {
-    const STACK: u64 = 0x7fff_0000;
     with_file(input, |path| {
         let (dsos, dso) = only(DsoKind::Elf, path);
         let mut space = AddressSpace::default();
         space.add(Mapping { start: 0, end: 1 << 16, pgoff: 0, dso, is_code: true });
         let unwinder = Unwinder::new(SymbolOptions::default());
         let mut cache = UnwindCache::default();
-        let copy: Vec<u8> =
-            (0..256).flat_map(|at: u64| (1 + at % ASKED * STEP).to_le_bytes()).collect();
         let mut found = Vec::new();
-        for ip in addresses() {
-            let mut general = [STACK + 64; 16];
+        for hostile in [HostileStack::of_addresses(), HostileStack::of_input(input)] {
+            let HostileStack { mut general, copy } = hostile;
+            let mut narrow: [u64; 8] = std::array::from_fn(|at| general[at]);
             general[7] = STACK;
-            let mut narrow = [STACK + 64; 8];
             narrow[4] = STACK;
-            for registers in
-                [Registers::X86_64 { ip, general }, Registers::X86 { ip, general: narrow }]
-            {
-                let stack = Stack {
-                    registers: &registers,
-                    copy: &copy,
-                    frame_pointers: &[ip, ip.wrapping_add(1)],
-                };
-                found.clear();
-                black_box(unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut found));
+            for ip in addresses() {
+                for registers in
+                    [Registers::X86_64 { ip, general }, Registers::X86 { ip, general: narrow }]
+                {
+                    let stack = Stack {
+                        registers: &registers,
+                        copy: &copy,
+                        frame_pointers: &[ip, ip.wrapping_add(1)],
+                    };
+                    found.clear();
+                    black_box(unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut found));
+                }
             }
-            black_box(unwinder.keeps_frame_pointer(
-                &mut cache,
-                &dsos,
-                DsoAddress { dso, address: ip },
-            ));
+        }
+        for address in addresses() {
+            let at = DsoAddress { dso, address };
+            black_box(unwinder.keeps_frame_pointer(&mut cache, &dsos, at));
         }
     });
 }
@@ -172,6 +198,8 @@ pub(crate) fn call_frames() -> Vec<Vec<u8>> {
         &["-s", "-Wl,--no-eh-frame-hdr"],
         &["-g", "-fno-asynchronous-unwind-tables"],
         &["-s", "-fno-omit-frame-pointer", "-Wl,-z,lazy"],
+        // Without tables, callers are found by following the code.
+        &["-s", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
     ])
 }
 

@@ -142,6 +142,12 @@ impl RegisterFrame {
                 let base = self.get(register).ok_or(Stop::Damaged)?;
                 base.checked_add_signed(bytes.into()).ok_or(Stop::Damaged)?
             }
+            Cfa::Memory { register, at, plus } => {
+                let base = self.get(register).ok_or(Stop::Damaged)?;
+                let at = base.wrapping_add_signed(at.into());
+                let word = old.memory.word(at).ok_or(Stop::Unread(at))?;
+                word.checked_add_signed(plus.into()).ok_or(Stop::Damaged)?
+            }
             Cfa::Expression(place) => old.value(&place, None)?,
         };
         let Some(rule) = row.return_address else { return Err(Stop::First) };
@@ -277,7 +283,38 @@ impl RegisterFrame {
         arch: &Arch,
     ) -> Result<(), Stop> {
         let sp = self.get(arch.stack_pointer).ok_or(Stop::Damaged)?;
-        let at = |offset: u16| sp.checked_add(offset.into()).ok_or(Stop::Damaged);
+        self.restore_interrupted(sp, memory, arch)
+    }
+
+    /// Steps like [`Self::step_out_of_signal`] in a 32-bit program on x86. The frame of a handler
+    /// without `SA_SIGINFO` has no `siginfo` (`struct sigframe_ia32` of
+    /// `arch/x86/include/asm/sigframe.h`). Returns whether the stack has a signal's frame.
+    pub(super) fn step_out_of_signal_in_32_bits(
+        &mut self,
+        memory: &Memory<'_>,
+        arch: &Arch,
+        is_code: impl Fn(u64) -> bool,
+    ) -> bool {
+        /// Words in front of the registers in a frame with `siginfo`, without it.
+        const BYTES_MORE: u64 = 156;
+        /// From the `siginfo`'s pointer to itself.
+        const TO_INFO: u64 = 8;
+        let Some(sp) = self.get(arch.stack_pointer) else { return false };
+        let info = sp.saturating_add(4);
+        let has_info = memory.word(info) == info.checked_add(TO_INFO);
+        let start = if has_info { Some(sp) } else { sp.checked_sub(BYTES_MORE) };
+        let Some(start) = start else { return false };
+        self.restore_interrupted(start, memory, arch).is_ok() && is_code(self.pc)
+    }
+
+    /// Restores the registers of interrupted code from a signal's frame.
+    fn restore_interrupted(
+        &mut self,
+        start: u64,
+        memory: &Memory<'_>,
+        arch: &Arch,
+    ) -> Result<(), Stop> {
+        let at = |offset: u16| start.checked_add(offset.into()).ok_or(Stop::Damaged);
         let pc = at(arch.signal_frame.pc)?;
         let pc = memory.word(pc).ok_or(Stop::Unread(pc))?;
         for (register, offset) in arch.signal_frame.registers {

@@ -9,6 +9,7 @@
 //! all processes share them. Each thread keeps rows of its own ([`UnwindCache`]).
 
 mod arch;
+mod assembly;
 mod call;
 mod frame;
 mod row;

@@ -31,6 +31,9 @@ pub(super) struct UnwindRow {
 pub(super) enum Cfa {
     /// Value of a register plus an offset in bytes.
     Register(u8, i32),
+    /// The word in memory at a register plus an offset in bytes, plus another offset. Tables don't
+    /// have it: code that aligns its stack saves the old stack pointer there.
+    Memory { register: u8, at: i32, plus: i32 },
     /// Value of an expression.
     Expression(ExpressionRange),
 }

@@ -33,8 +33,8 @@ type Index = Vec<(u64, usize)>;
 #[derive(Debug)]
 pub(super) struct Context {
     rows: UnwindContext<usize>,
-    /// Bytes of the tables' entries that the thread may still read.
-    left: usize,
+    /// Bytes of the tables' entries and of code that the thread may still read.
+    pub(super) left: usize,
 }
 
 impl Default for Context {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use object::read::ReadCache;
 
 use super::arch::{self, Arch};
+use super::assembly;
 use super::call::{self, Call};
 use super::frame::{Memory, RegisterFrame, Stop};
 use super::row::UnwindRow;
@@ -76,6 +77,10 @@ pub struct UnwindCache {
     by_row: HashMap<UnwindRow, u32, foldhash::fast::RandomState>,
     /// The calls before return addresses of functions without tables.
     calls: HashMap<(u32, u64), Option<Call>, foldhash::fast::RandomState>,
+    /// Rows of addresses without tables, found by following the code to the return.
+    followed: HashMap<(u32, u64), Option<u32>, foldhash::fast::RandomState>,
+    /// Such rows, found by following the code from where its function may begin.
+    begun: HashMap<(u32, u64), Box<[u32]>, foldhash::fast::RandomState>,
     context: Context,
     /// Memory for the frames of one stack.
     frames: Vec<UnwoundFrame>,
@@ -183,6 +188,8 @@ impl UnwindCache {
             self.by_address.clear();
             self.by_row.clear();
             self.rows.clear();
+            self.followed.clear();
+            self.begun.clear();
         }
         if self.calls.len() >= limits::UNWIND_ADDRESSES {
             self.calls.clear();
@@ -474,6 +481,8 @@ impl Walk<'_> {
                 UnwindMethod::Row(row) => self.step(row),
                 UnwindMethod::FramePointer(_)
                     if self.step_out_of_system_call(mapping.dso)
+                        || self.step_out_of_signal_in_32_bits(mapping.dso)
+                        || self.step_by_code(mapping)
                         || self.step_out_of_leaf(false) =>
                 {
                     Ok(())
@@ -481,7 +490,16 @@ impl Walk<'_> {
                 UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
                 UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
                 UnwindMethod::First => return UnwindOutcome::Whole,
-                UnwindMethod::Not(UnwindOutcome::Assembly) if self.step_out_of_leaf(true) => Ok(()),
+                UnwindMethod::Not(UnwindOutcome::Assembly)
+                    if self.step_by_code(mapping)
+                        || self.step_out_of_leaf(true)
+                        || self.step_by_own_frame_pointer() =>
+                {
+                    Ok(())
+                }
+                UnwindMethod::Not(UnwindOutcome::Assembly) if self.is_outermost() => {
+                    Err(Stop::First)
+                }
                 UnwindMethod::Not(why) => return why,
             };
             match (stepped, how) {
@@ -537,6 +555,119 @@ impl Walk<'_> {
         frame.step_by_frame_pointer(memory, arch)
     }
 
+    /// Steps out of code of a file without tables by its instructions, if a call is before the
+    /// return address that they name. Returns whether it is.
+    fn step_by_code(&mut self, mapping: &Mapping) -> bool {
+        if self.arch.machine != arch::X86_64.machine {
+            return false;
+        }
+        let key = (mapping.dso.number(), mapping.to_dso(self.frame.pc));
+        if self.row_to_return(key, mapping.dso).is_some_and(|row| self.returns_by(row)) {
+            return true;
+        }
+        let mut number = 0;
+        while let Some(row) = self.row_from_beginning(key, mapping.dso, number) {
+            if self.returns_by(row) {
+                return true;
+            }
+            number += 1;
+        }
+        false
+    }
+
+    /// Steps to the caller by a row, if a call is before the return address. Returns whether it is.
+    fn returns_by(&mut self, row: u32) -> bool {
+        let old = self.frame;
+        let is_caller = self.step(row).is_ok() && self.is_return_address(self.frame.pc);
+        if !is_caller {
+            self.frame = old;
+        }
+        is_caller
+    }
+
+    /// Returns the row of an address in a DSO, found by following its code to the return.
+    fn row_to_return(&mut self, key: (u32, u64), dso: DsoId) -> Option<u32> {
+        if let Some(row) = self.cache.followed.get(&key) {
+            return *row;
+        }
+        let loaded = self.unwinder.loaded(self.dsos, dso).as_ref().ok()?;
+        let own = loaded.tables.segments().to_address(key.1)?;
+        let read = |address: u64, into: &mut [u8]| loaded.read(address, into);
+        let row = assembly::row_to_return(own, read, &mut self.cache.context.left);
+        let row = row.map(|row| self.cache.insert(row));
+        self.cache.followed.insert(key, row);
+        row
+    }
+
+    /// Returns one of the rows of an address in a DSO, found by following its code from where its
+    /// function may begin.
+    fn row_from_beginning(&mut self, key: (u32, u64), dso: DsoId, number: usize) -> Option<u32> {
+        if let Some(rows) = self.cache.begun.get(&key) {
+            return rows.get(number).copied();
+        }
+        let loaded = self.unwinder.loaded(self.dsos, dso).as_ref().ok()?;
+        let own = loaded.tables.segments().to_address(key.1)?;
+        let read = |address: u64, into: &mut [u8]| loaded.read(address, into);
+        let rows = assembly::rows_from_beginnings(own, read, &mut self.cache.context.left);
+        let rows: Box<[u32]> = rows.into_iter().map(|row| self.cache.insert(row)).collect();
+        let row = rows.get(number).copied();
+        self.cache.begun.insert(key, rows);
+        row
+    }
+
+    /// Steps out of code without tables by the frame pointer, if the code has set it up: otherwise
+    /// its own return address is below the frame that it points to. Returns whether it has.
+    fn step_by_own_frame_pointer(&mut self) -> bool {
+        /// Words of a frame that are searched.
+        const WORDS: u64 = 512;
+        let old = self.frame;
+        let Some(fp) = old.get(self.arch.frame_pointer) else { return false };
+        let Some(sp) = old.get(self.arch.stack_pointer) else { return false };
+        let word_bytes = u64::from(self.arch.word_bytes);
+        let words = fp.checked_sub(sp).map(|bytes| bytes / word_bytes);
+        if fp == 0 || self.arch.has_link_register || words.is_none_or(|words| words > WORDS) {
+            return false;
+        }
+        let has_other = (0..words.unwrap_or(0)).any(|at| {
+            let word = self.memory.word(sp.wrapping_add(at * word_bytes));
+            word.is_some_and(|word| self.is_return_address(word))
+        });
+        let stepped =
+            !has_other && self.frame.step_by_frame_pointer(&self.memory, self.arch).is_ok();
+        let is_caller = stepped && self.is_return_address(self.frame.pc);
+        if !is_caller {
+            self.frame = old;
+        }
+        is_caller
+    }
+
+    /// Whether code without tables that made a call is a thread's first: its frame pointer is 0, as
+    /// System V's psABI for x86-64 suggests (section 3.4.1), and no return address follows.
+    fn is_outermost(&mut self) -> bool {
+        /// Words of the stack that are searched.
+        const WORDS: u64 = 16;
+        let sp = self.frame.get(self.arch.stack_pointer);
+        let Some(sp) = sp.filter(|_| !self.arch.has_link_register) else { return false };
+        let mut words =
+            (0..WORDS).map(|at| sp.saturating_add(at * u64::from(self.arch.word_bytes)));
+        self.frame.get(self.arch.frame_pointer) == Some(0)
+            && !self.frame.is_exact
+            && !words
+                .any(|at| self.memory.word(at).is_some_and(|word| self.is_return_address(word)))
+    }
+
+    /// Whether code returns to an address: a call is before it, or the code there ends a signal
+    /// handler. Code of a just-in-time compiler is in no file, so any address there may be one.
+    fn is_return_address(&mut self, address: u64) -> bool {
+        let space = self.space;
+        let mapping = space.find(address.wrapping_sub(1)).filter(|mapping| mapping.is_code);
+        let Some(mapping) = mapping else { return false };
+        let Ok(loaded) = self.unwinder.loaded(self.dsos, mapping.dso) else { return true };
+        let own = loaded.tables.segments().to_address(mapping.to_dso(address));
+        self.call_before(mapping, address).is_some()
+            || own.is_some_and(|own| loaded.has_code(own, self.arch.signal_return))
+    }
+
     /// Steps out of an interrupted function without tables, if the word at the stack pointer is the
     /// return address of a call of it. Returns whether it is.
     fn step_out_of_leaf(&mut self, is_in_assembly: bool) -> bool {
@@ -589,6 +720,23 @@ impl Walk<'_> {
             }
         }
         false
+    }
+
+    /// Steps out of the vDSO's functions to which signal handlers of 32-bit programs return
+    /// (`arch/x86/entry/vdso/vdso32/sigreturn.S`). Returns whether the code is that.
+    fn step_out_of_signal_in_32_bits(&mut self, dso: DsoId) -> bool {
+        let is_vdso = self.dsos.get(dso).is_some_and(|dso| dso.name == b"[vdso]");
+        if self.arch.word_bytes != 4 || !is_vdso || self.frame.is_exact {
+            return false;
+        }
+        let old = self.frame;
+        let space = self.space;
+        let is_code = |at: u64| space.find(at).is_some_and(|mapping| mapping.is_code);
+        let stepped = self.frame.step_out_of_signal_in_32_bits(&self.memory, self.arch, is_code);
+        if !stepped {
+            self.frame = old;
+        }
+        stepped
     }
 
     /// Whether an address is in a stub of the procedure linkage table.

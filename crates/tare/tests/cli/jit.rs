@@ -479,15 +479,17 @@ fn python_names_its_functions_with_the_perf_trampoline() {
     let test = ["-c", "import sys; sys.activate_stack_trampoline"];
     for python in runtimes(programs.into_iter().chain(pyenv), &test) {
         let program = Program::new("hot.py", PYTHON);
-        let options = ["--call-graph", "dwarf,32768"];
-        let reported = ["--children"];
-        let Some(report) = program.report_with(&reported, &python, &["-X", "perf"], &options)
-        else {
-            return;
-        };
-        for function in ["hot_python", "middle_python", "outer_python", "<module>"] {
-            let name = format!("py::{function}");
-            assert!(share(&report, &name) > 30.0, "{python:?}: {name}: {report}");
+        for how in ["dwarf,32768", "auto"] {
+            let options = ["--call-graph", how];
+            let reported = ["--children"];
+            let Some(report) = program.report_with(&reported, &python, &["-X", "perf"], &options)
+            else {
+                return;
+            };
+            for function in ["hot_python", "middle_python", "outer_python", "<module>"] {
+                let name = format!("py::{function}");
+                assert!(share(&report, &name) > 30.0, "{python:?} by {how}: {name}: {report}");
+            }
         }
     }
 }

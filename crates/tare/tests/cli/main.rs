@@ -67,6 +67,7 @@ mod record_own;
 mod record_peers;
 mod record_said;
 mod record_stacks;
+mod record_stacks_changes;
 mod record_stopped;
 mod record_switch;
 mod record_waits;

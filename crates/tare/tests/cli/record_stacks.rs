@@ -54,7 +54,8 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 /// Depths of 1 to 60, on two threads, through a signal handler, a stub, a tail call, C++
-/// exceptions, Rust's panics and goroutines. (`./x bench unwind` has more samples and a narrower
+/// exceptions, Rust's panics and goroutines; linked statically, for 32 bits, with musl, with tables
+/// for debuggers alone and with none, and in assembly. (`./x bench unwind` has more samples and a narrower
 /// bound.)
 #[test]
 fn chains_are_exactly_those_of_the_program() {
@@ -67,6 +68,13 @@ fn chains_are_exactly_those_of_the_program() {
         ("throws", "auto"),
         ("known-rust", "auto"),
         ("known-go", "auto"),
+        ("known-static", "auto"),
+        ("known-static-pie", "auto"),
+        ("known-musl", "auto"),
+        ("known-32", "auto"),
+        ("known-debug-frame", "auto"),
+        ("known-no-tables", "auto"),
+        ("known-assembly", "auto"),
         ("known", "dwarf,16384"),
         ("known-fp", "fp"),
         ("throws", "dwarf"),
@@ -74,10 +82,17 @@ fn chains_are_exactly_those_of_the_program() {
         ("known-go", "dwarf"),
     ] {
         let Some(program) = program(name) else { continue };
-        let place = known(&program, "0.4", &["--call-graph", how]);
-        let (good, all, others) = judged(&program, &place);
-        println!("{name} by {how}: {good} of {all}");
-        assert!(all >= 100 && good * 100 >= all * 98, "{name} by {how}: {others}");
+        // A busy machine leaves it few samples, of which two may be of its start.
+        for seconds in ["0.4", "4", "20"] {
+            let place = known(&program, seconds, &["--call-graph", how]);
+            let (good, all, others) = judged(&program, &place);
+            println!("{name} by {how}: {good} of {all}");
+            if all < 100 && seconds != "20" {
+                continue;
+            }
+            assert!(all >= 100 && (good + 2) * 100 >= all * 98, "{name} by {how}: {others}");
+            break;
+        }
     }
 }
 
@@ -151,6 +166,29 @@ fn programs_of_another_mount_namespace_are_unwound() {
     assert!(all >= 20 && whole * 100 >= all * 90, "{whole} of {all}");
 }
 
+/// perf asks addr2line for inlined functions where it unwinds copies, which takes minutes.
+#[test]
+fn perf_report_starts_no_addr2line_for_a_recording_that_is_unwound_at_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(program) = program("known") else { return };
+    let place = known(&program, "0.2", &["--call-graph", "auto"]);
+    let folder = place.folder.path();
+    let [marker, fake] = ["started", "addr2line"].map(|name| folder.join(name));
+    std::fs::write(&fake, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
+    std::fs::set_permissions(&fake, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut perf = Command::new("perf");
+    perf.args(["report", "--stdio", "-g", "caller", "-i"]).arg(place.file()).env("PATH", path);
+    match perf.output() {
+        Err(error) => println!("skipped: perf can't be run: {error}"),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("work") && text.contains("main"), "{text} {}", stderr(&output));
+            assert!(!marker.exists(), "addr2line was started");
+        }
+    }
+}
+
 /// If the copy is too small, frame pointers supply the rest, and the report names the size that
 /// would do.
 #[test]
@@ -210,12 +248,13 @@ fn chains_that_miss_callers_are_named() {
     assert_eq!(said("known-fp"), None);
 }
 
-/// An assembly leaf function without unwind tables, and a recursion of `kilobytes`.
+/// An assembly leaf function without unwind tables or a return instruction, and a recursion of
+/// `kilobytes`.
 const ASSEMBLY_AND_DEPTH: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
-__asm__(".text\n.globl bare\n.type bare, @function\nbare: push %rbx\n1: dec %rdi\njnz 1b\npop %rbx\nret\n.size bare, .-bare\n");
+__asm__(".text\n.globl bare\n.type bare, @function\nbare: push %rbx\n1: dec %rdi\njnz 1b\npop %rbx\npop %rcx\njmp *%rcx\n.size bare, .-bare\n");
 #else
 __asm__(".text\n.globl bare\n.type bare, %function\nbare: 1: subs x0, x0, #1\nb.ne 1b\nret\n.size bare, .-bare\n");
 #endif
