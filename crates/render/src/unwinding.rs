@@ -77,6 +77,8 @@ fn line(unwinding: &Unwinding) -> Option<String> {
         {
             line += ", and is the largest copy: dwarf+fp continues with frame pointers";
         }
+    } else if let Some(remedy) = remedy(unwinding) {
+        line += &format!("; {remedy}");
     }
     Some(line)
 }
@@ -100,6 +102,26 @@ fn deepest_part(deepest: &DeepestStack) -> String {
 }
 
 const MIB: u64 = 1 << 20;
+
+/// Returns what would make the largest group of incomplete chains whole; `None` if nothing that a
+/// user can do would.
+fn remedy(unwinding: &Unwinding) -> Option<&'static str> {
+    let groups = unwinding.truncated.iter().chain(&unwinding.failed);
+    let largest = groups.max_by_key(|ended| ended.stacks)?;
+    Some(match largest.why {
+        "no binary" if unwinding.by_recorder => {
+            "most need the file while recording: record as root, and delete no running program"
+        }
+        "no binary" => "most need the recorded file: record with --keep-binaries",
+        "no unwind table" => {
+            "most need tables or frame pointers: compile the file with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
+        }
+        "code without call frames in a file that has them" => {
+            "most need a table: compile with -fasynchronous-unwind-tables, or add .cfi directives to the assembly"
+        }
+        _ => return None,
+    })
+}
 
 /// Share of broken frame-pointer call chains, in percent, below which there is no line: samples in
 /// the C library's system calls always lose one frame.
@@ -283,5 +305,25 @@ mod tests {
         ));
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 905, of: 905 });
         assert!(!line(&unwinding).unwrap().contains("--call-graph"), "below the threshold");
+    }
+
+    #[test]
+    fn the_largest_group_of_incomplete_chains_has_a_remedy() {
+        let ended = |why, stacks| EndReasonCount { why, stacks, dso: None };
+        let of = |why: &'static str, by_recorder| {
+            let unwinding = Unwinding {
+                whole: 900,
+                truncated: vec![ended("the copy ended", 3)],
+                failed: vec![ended(why, 90), ended("no registers", 7)],
+                by_recorder,
+                ..Unwinding::default()
+            };
+            let line = line(&unwinding).unwrap();
+            line.split_once("; 7 no registers)").unwrap().1.to_owned()
+        };
+        assert!(of("no binary", true).starts_with("; most need the file while recording: "));
+        assert!(of("no binary", false).ends_with("record with --keep-binaries"));
+        assert!(of("no unwind table", true).contains("-fno-omit-frame-pointer"));
+        assert_eq!(of("bad registers or unwind table", true), "");
     }
 }
