@@ -1,47 +1,31 @@
-//! What unwinding while recording costs: stolen time, the recorder's CPU time and memory, a build
-//! with many processes, and perf's way to the same chains.
+//! What unwinding while recording costs: stolen time, the recorder's CPU time and memory, and
+//! perf's way to the same chains.
 
-use std::process::Command;
+use std::process::{Child, Command};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::finding;
+use super::chains::{self, ChainCounts};
+use super::{finding, ledger, number, words};
 use crate::report::{Bound, Report};
 use crate::run::{run, succeed};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, Tool};
 
 /// A command with deep stacks.
 const DEEP: &str = "printf '#include <regex>\\nint main() { return std::regex_match(\"a\", std::regex(\"b\")); }\\n' | g++ -O2 -x c++ -o /dev/null -";
 
-pub(super) fn measure(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
-    let stolen = stolen(scratch, report)?;
-    let recorder = recorder(scratch, report)?;
-    let busy = busy_machine(scratch, report)?;
-    let forks = forks(scratch, report)?;
-    Ok(json!({ "stolen": stolen, "recorder": recorder, "busy": busy, "forks": forks }))
-}
+/// Pairs of slices in the study of stolen time.
+const PAIRS: usize = 200;
 
 /// The time that a sample takes from the sampled program, beside frame pointers.
-fn stolen(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
+pub(super) fn stolen(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     let tare = scratch.setting.tare();
-    let words = [
-        &tare,
-        "overhead",
-        "-e",
-        "cpu-clock",
-        "--rates",
-        "0,4000",
-        "--loops",
-        "counting",
-        "--call-graph",
-        "fp,auto",
-        "--pairs",
-        "200",
-        "--no-save",
-        "--json",
-    ];
-    let document: Value = serde_json::from_str(&succeed(&words.map(str::to_owned))?.stdout)?;
+    let pairs = scratch.setting.rounds.unwrap_or(PAIRS).to_string();
+    let study = "overhead -e cpu-clock --rates 0,4000 --loops counting --call-graph fp,auto";
+    let study: Vec<&str> = study.split(' ').collect();
+    let line = [&[tare.as_str()], &study[..], &["--pairs", &pairs, "--no-save", "--json"]].concat();
+    let document: Value = serde_json::from_str(&succeed(&words(&line))?.stdout)?;
     let us = |study: usize| {
         let rows = document["studies"][study]["rows"].as_array().into_iter().flatten();
         let last = rows.last().context("a study has rows")?;
@@ -54,111 +38,126 @@ fn stolen(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     Ok(json!({ "fp_us": fp, "auto_us": auto }))
 }
 
-/// Records a command with `tare record -e cpu-clock` and these options; returns the ledger.
-fn record(scratch: &Scratch<'_>, options: &[&str], command: &[&str]) -> anyhow::Result<Value> {
-    let file = scratch.path("recorded.data").display().to_string();
-    let tare = scratch.setting.tare();
-    let begin = [&tare, "record", "-q", "-e", "cpu-clock", "-o", &file];
-    let words = [&begin[..], options, &["--"], command].concat();
-    succeed(&words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
-    ledger(scratch, &file)
-}
-
-/// The ledger of a recording.
-fn ledger(scratch: &Scratch<'_>, file: &str) -> anyhow::Result<Value> {
-    let tare = scratch.setting.tare();
-    let words = [&tare, "report", "--json", "-g", "none", "--no-children", "-i", file];
-    let document: Value = serde_json::from_str(&succeed(&words.map(str::to_owned))?.stdout)?;
-    Ok(document["ledger"].clone())
-}
-
-fn number(value: &Value) -> anyhow::Result<f64> {
-    value.as_f64().with_context(|| format!("{value} is no number"))
-}
-
-/// CPU time and memory of the recorder, beside frame pointers, and beside perf's way: copies of
-/// stacks, unwound by `perf script`.
-fn recorder(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
-    let mut costs = Vec::new();
-    for how in ["fp", "auto"] {
-        let options = ["-F", "999", "--call-graph", how];
-        costs.push(record(scratch, &options, &["sh", "-c", DEEP])?);
+/// Compiles a program without frame pointers that works at a depth of 20 frames, of which the C
+/// library and `_start` have three.
+fn twenty_frames(scratch: &Scratch<'_>) -> anyhow::Result<String> {
+    use std::fmt::Write as _;
+    let mut source = String::from(
+        "#include <stdlib.h>\n#include <time.h>\n#define APART __attribute__((noinline, noipa))\n\
+         APART long f0(long a) { for (volatile long i = 0; i < 20000; i++) a += i; return a; }\n",
+    );
+    for number in 1..=15 {
+        let callee = number - 1;
+        // Writing to a string can't fail.
+        let _ = writeln!(
+            source,
+            "APART long f{number}(long a) {{ long b = f{callee}(a + 1); return a ^ b; }}"
+        );
     }
-    let cpu_us = |ledger: &Value| number(&ledger["cost"]["recording_cpu_ns"]).map(|ns| ns / 1e3);
-    let samples = number(&costs[1]["events"][0]["samples"])?;
-    let each = cpu_us(&costs[1])? / samples;
-    let what = "recorder's CPU time per sample of g++, us".to_owned();
-    report.findings.push(finding(what, each, Bound::AtMost(6.0)));
-    let memory = |ledger: &Value| number(&ledger["cost"]["peak_memory_bytes"]);
-    let more = (memory(&costs[1])? - memory(&costs[0])?) / 1e6;
-    let what = "peak memory of the recorder, auto minus fp, MB".to_owned();
-    report.findings.push(finding(what, more, Bound::AtMost(40.0)));
-    let perf = perf_script_us(scratch)?;
-    let what = "CPU time: perf script of copied stacks/tare's recorder, per sample".to_owned();
-    report.findings.push(finding(what, perf / each, Bound::AtLeast(20.0)));
-    Ok(json!({ "ledgers": costs, "perf_script_us_per_sample": perf }))
+    source.push_str(
+        "int main(int argc, char **argv) { (void)argc; time_t end = time(0) + atol(argv[1]); \
+         long sum = 0; while (time(0) < end) sum += f15(sum); return sum == 1; }\n",
+    );
+    let [path, program] = ["twenty.c", "twenty"].map(|name| scratch.path(name));
+    std::fs::write(&path, source)?;
+    let [from, to] = [&path, &program].map(|path| path.display().to_string());
+    succeed(&words(&["cc", "-O2", "-fomit-frame-pointer", "-o", &to, &from]))?;
+    Ok(std::path::absolute(program)?.display().to_string())
 }
 
-/// CPU time of `perf script` per sample with a copied stack.
-fn perf_script_us(scratch: &Scratch<'_>) -> anyhow::Result<f64> {
-    let file = scratch.path("perf-deep.data").display().to_string();
-    let record = [
-        "perf",
-        "record",
-        "-q",
-        "-F",
-        "999",
-        "-e",
-        "cpu-clock",
-        "--call-graph",
-        "dwarf,65528",
-        "-o",
-        &file,
-        "--",
-        "sh",
-        "-c",
-        DEEP,
-    ];
-    succeed(&record.map(str::to_owned))?;
-    let script = ["perf", "script", "--no-inline", "-F", "ip,sym", "-i", &file];
-    let samples = succeed(&script.map(str::to_owned))?.stdout.split("\n\n").count();
-    let used = run(&script.map(str::to_owned))?;
-    std::fs::remove_file(&file)?;
-    Ok(used.cpu_ns as f64 / 1e3 / samples.max(1) as f64)
+/// CPU time and memory of the recorder, beside frame pointers.
+pub(super) fn recorder(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
+    let program = &*twenty_frames(scratch)?;
+    let mut us = Vec::new();
+    for how in ["fp", "auto"] {
+        let ledger = ledger(scratch, &["-F", "4000", "--call-graph", how], &[program, "4"])?;
+        let samples = number(&ledger["events"][0]["samples"])?;
+        us.push(number(&ledger["cost"]["recording_cpu_ns"])? / 1e3 / samples);
+    }
+    let samples = chains::read(scratch, &scratch.path("recorded.data"))?;
+    let frames = ChainCounts::count(samples.iter()).frames_each();
+    ensure!((19.0..22.0).contains(&frames), "chains have {frames} frames");
+    report.table.push(format!(
+        "recorder's CPU time per sample of {frames:.1} frames: fp {:.2} us, auto {:.2} us",
+        us[0], us[1]
+    ));
+    let what = "recorder's CPU time per sample of 20 frames, us".to_owned();
+    report.findings.push(finding(what, us[1], Bound::AtMost(6.0)));
+    let mut bytes = Vec::new();
+    for how in ["fp", "auto"] {
+        let ledger = ledger(scratch, &["-F", "999", "--call-graph", how], &["sh", "-c", DEEP])?;
+        bytes.push(number(&ledger["cost"]["peak_memory_bytes"])?);
+    }
+    let what = "peak memory of the recorder of g++, auto minus fp, MB".to_owned();
+    report.findings.push(finding(what, (bytes[1] - bytes[0]) / 1e6, Bound::AtMost(40.0)));
+    Ok(json!({ "cpu_us": us, "frames": frames, "peak_memory_bytes": bytes }))
+}
+
+/// Processes that end with this value.
+struct BusyProcesses(Vec<Child>);
+
+impl Drop for BusyProcesses {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            // It may have ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
 }
 
 /// The share of a CPU that the recorder takes at 99 Hz with two busy CPUs.
-fn busy_machine(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
-    let busy_loop = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
-    let mut busy = [busy_loop()?, busy_loop()?];
-    let recorded = record(scratch, &["-a", "-g", "-F", "99"], &["sleep", "10"]);
-    for process in &mut busy {
-        process.kill()?;
-        process.wait()?;
+pub(super) fn busy_machine(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
+    let program = twenty_frames(scratch)?;
+    let mut busy = BusyProcesses(Vec::new());
+    for _ in 0..2 {
+        busy.0.push(Command::new(&program).arg("3600").spawn()?);
     }
-    let ledger = recorded?;
+    let ledger = ledger(scratch, &["-a", "-g", "-F", "99"], &["sleep", "10"])?;
+    drop(busy);
     let share = number(&ledger["cost"]["recording_cpu_ns"])? / number(&ledger["recorded_ns"])?;
     let what = "recorder's share of a CPU at 99 Hz with two busy CPUs".to_owned();
     report.findings.push(finding(what, share, Bound::AtMost(0.003)));
     Ok(ledger)
 }
 
-/// A command that starts some hundred processes a second: losses and whole chains.
-fn forks(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
-    let many = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); /bin/ls / >/dev/null; done";
-    let ledger = record(scratch, &["-g", "-F", "999"], &["sh", "-c", many])?;
-    let unwound = &ledger["unwound"];
-    let whole = number(&unwound["whole"])?;
-    let sum = |name: &str| -> f64 {
-        let parts = unwound[name].as_array().into_iter().flatten();
-        parts.filter_map(|part| part["stacks"].as_f64()).sum()
-    };
-    let all = whole + sum("truncated") + sum("failed") + number(&unwound["behind"])?;
-    ensure!(all > 0.0, "no stack was unwound");
-    let lost = number(&ledger["events"][0]["lost"])?;
-    report.findings.extend([
-        finding("many processes: lost samples".to_owned(), lost, Bound::AtMost(0.0)),
-        finding("many processes: whole chains".to_owned(), whole / all, Bound::AtLeast(0.97)),
-    ]);
-    Ok(ledger)
+/// CPU time of recording a command with whole chains and printing them, by perf and by tare, both
+/// without inlined functions: perf starts addr2line for these.
+pub(super) fn beside_perf(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
+    let tare = scratch.setting.tare();
+    let own = record_and_print(scratch, Tool::Tare, &["-g"], &[&tare, "script"])?;
+    let copies = ["--call-graph", "dwarf,65528"];
+    let perf = record_and_print(scratch, Tool::Perf, &copies, &["perf", "script", "--no-inline"])?;
+    report.table.push(format!(
+        "g++, record and script: tare {:.3} s and {:.3} s of CPU time, perf {:.3} s and {:.3} s",
+        own[0], own[1], perf[0], perf[1]
+    ));
+    let ratio = (perf[0] + perf[1]) / (own[0] + own[1]);
+    let what = "CPU time to record copies and print chains, perf/tare".to_owned();
+    report.findings.push(finding(what, ratio, Bound::AtLeast(20.0)));
+    Ok(json!({ "tare_s": own, "perf_s": perf }))
+}
+
+/// Seconds of CPU time of a recorder, and of printing.
+fn record_and_print(
+    scratch: &Scratch<'_>,
+    tool: Tool,
+    options: &[&str],
+    print: &[&str],
+) -> anyhow::Result<[f64; 2]> {
+    let [file, used] = ["compared.data", "used"].map(|name| scratch.path(name));
+    let [into, used_text] = [&file, &used].map(|path| path.display().to_string());
+    let helper = scratch.setting.workload("used");
+    let record = scratch.recorder(tool, &file);
+    let rest = [
+        &["-q", "-F", "999", "-e", "cpu-clock"][..],
+        options,
+        &["--", &helper, &used_text, "sh", "-c", DEEP],
+    ];
+    let recorded = run(&[record, words(&rest.concat())].concat())?;
+    let text = std::fs::read_to_string(&used)?;
+    let command_us: f64 = text.split_whitespace().next().context("the command's time")?.parse()?;
+    let printed = run(&words(&[print, &["-i", &into]].concat()))?;
+    std::fs::remove_file(&file)?;
+    Ok([recorded.cpu_ns as f64 / 1e9 - command_us / 1e6, printed.cpu_ns as f64 / 1e9])
 }

@@ -1,178 +1,220 @@
-//! Debian's own programs: the share of whole chains, beside frame pointers, and the size of files
-//! beside copies of stacks.
+//! Debian's own programs: the share of whole chains beside frame pointers, chains beside those that
+//! are unwound at report time, and the size of files beside copies of stacks.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::finding;
+use super::chains::{self, ChainCounts, SampleChain};
+use super::equal::{self, EqualChains};
+use super::{finding, words};
 use crate::report::{Bound, Report};
-use crate::run::succeed;
+use crate::run::{run_for_output, succeed};
 use crate::scratch::Scratch;
 
 /// A program, and a shell command that keeps it busy for some seconds.
 struct BusyProgram {
     name: &'static str,
+    /// The name of its threads.
+    comm: &'static str,
     command: &'static str,
     /// Least share of chains that reach the start of their thread.
     whole: f64,
 }
 
-const PROGRAMS: [BusyProgram; 9] = [
+const PROGRAMS: [BusyProgram; 10] = [
     BusyProgram {
         name: "g++",
+        comm: "cc1plus",
         command: "printf '#include <regex>\\n#include <map>\\nint main() { std::map<int, std::regex> all; return std::regex_match(\"a\", all[1]); }\\n' | g++ -O2 -x c++ -o /dev/null -",
         whole: 0.99,
     },
     BusyProgram {
         name: "sqlite3",
+        comm: "sqlite3",
         command: "sqlite3 :memory: 'with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000000) select sum(length(hex(i)) * i) from n order by 1; create table t as with recursive n(i) as (select 1 union all select i + 1 from n where i < 300000) select i, random() r from n; select count(*) from t a join t b on a.i = b.r;'",
         whole: 0.99,
     },
-    BusyProgram { name: "xz", command: "seq 1 1200000 | xz -6 -T1 | wc -c", whole: 0.99 },
     BusyProgram {
-        name: "python3",
-        command: "/usr/bin/python3 -c \"import json, re; print(sum(len(re.sub('a+', 'b', json.dumps(list(range(i % 500))))) for i in range(6000)))\"",
+        name: "xz",
+        comm: "xz",
+        command: "seq 1 500000 | xz -6 -T1 | wc -c",
+        whole: 0.99,
+    },
+    BusyProgram {
+        name: "/usr/bin/python3",
+        comm: "python3",
+        command: "/usr/bin/python3 -c \"import json, re; print(sum(len(re.sub('a+', 'b', json.dumps(list(range(i % 500))))) for i in range(80000)))\"",
         whole: 0.99,
     },
     BusyProgram {
         name: "perl",
-        command: "perl -e 'my %h; for my $i (1 .. 1200000) { $h{$i % 5000} .= chr(65 + $i % 26) } my $n = 0; for (values %h) { $n++ while /[AEI]+/g } print $n, \"\\n\"'",
+        comm: "perl",
+        command: "perl -e 'my %h; for my $i (1 .. 9000000) { $h{$i % 5000} .= chr(65 + $i % 26) } my $n = 0; for (values %h) { $n++ while /[AEI]+/g } print $n, \"\\n\"'",
         whole: 0.99,
     },
-    BusyProgram { name: "git", command: "git log --stat -p -n 300 | wc -c", whole: 0.99 },
+    BusyProgram {
+        name: "git",
+        comm: "git",
+        command: "git log --stat -p -n 1000 | wc -c",
+        whole: 0.99,
+    },
+    BusyProgram {
+        name: "x264",
+        comm: "x264",
+        command: "d=$(mktemp -d); head -c 20736000 /dev/urandom >$d/i420; x264 --demuxer raw --input-res 640x360 --fps 25 --quiet -o /dev/null $d/i420; rm -r $d",
+        whole: 0.97,
+    },
     BusyProgram {
         name: "postgres",
-        command: "d=$(mktemp -d) && chown 65534 $d && p=$(ls -d /usr/lib/postgresql/*/bin | tail -1) && setpriv --reuid 65534 --clear-groups sh -c \"$p/initdb -D $d/db >/dev/null && echo 'select sum(length(md5(i::text))) from generate_series(1, 800000) i;' | $p/postgres --single -D $d/db postgres >/dev/null\"; rm -rf $d",
+        comm: "postgres",
+        command: "d=$(mktemp -d); chown 65534 $d; p=$(ls -d /usr/lib/postgresql/*/bin | tail -1); setpriv --reuid 65534 --clear-groups sh -c \"$p/initdb -D $d/db >/dev/null && echo 'select sum(length(md5(i::text))) from generate_series(1, 3000000) i;' | $p/postgres --single -D $d/db postgres >/dev/null\"; rm -r $d",
         whole: 0.99,
     },
     BusyProgram {
         name: "nginx",
-        command: "for i in 1 2 3 4 5 6 7 8; do nginx -t -c /etc/nginx/nginx.conf 2>/dev/null; done; nginx -T 2>/dev/null | wc -c",
+        comm: "nginx",
+        command: r#"d=$(mktemp -d); seq 1 60000 >$d/n.txt; chmod 755 $d
+printf 'daemon off; master_process off; pid %s/pid; error_log stderr crit; events {} http { access_log off; gzip on; gzip_types *; client_body_temp_path %s/1; proxy_temp_path %s/2; fastcgi_temp_path %s/3; uwsgi_temp_path %s/4; scgi_temp_path %s/5; server { listen unix:%s/socket; root %s; } }' $d $d $d $d $d $d $d $d >$d/conf
+nginx -c $d/conf & server=$!
+python3 -c "
+import socket, sys, time
+for i in range(150):
+    s = socket.socket(socket.AF_UNIX)
+    for wait in range(100):
+        try:
+            s.connect(sys.argv[1])
+            break
+        except OSError:
+            time.sleep(0.1)
+    s.sendall(b'GET /n.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n')
+    while s.recv(65536): pass
+" $d/socket
+kill $server; wait $server; rm -r $d"#,
         whole: 0.99,
     },
     BusyProgram {
         name: "node",
-        command: "node -e 'let s = 0; for (let i = 0; i < 3e5; i++) s += JSON.stringify({ a: [i, i], b: String(i) }).length; console.log(s)'",
+        comm: "node",
+        command: "node -e 'let s = 0; for (let i = 0; i < 4e6; i++) s += JSON.stringify({ a: [i, i], b: String(i) }).length; console.log(s)'",
         whole: 0.97,
     },
 ];
 
-/// Names of the functions in which threads start.
-const STARTS: [&str; 6] = ["_start", "clone3", "__clone3", "__clone", "clone", "_dl_start_user"];
-
 /// Fewest samples that are judged.
 const SAMPLES: u64 = 100;
+
+/// Least share of samples whose chains equal those of copies that are unwound at report time.
+const EQUAL: f64 = 0.995;
+
+/// How each program is recorded: unwound, by frame pointers, and with copies of two sizes.
+const MODES: [&str; 4] = ["auto", "fp", "dwarf,65528", "dwarf"];
 
 /// Records each program that is installed.
 pub(super) fn measure(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     let mut raw = Vec::new();
     for program in &PROGRAMS {
-        let tool = program.name;
-        if succeed(&words(&[
-            "sh",
-            "-c",
-            &format!("command -v {tool} || ls /usr/lib/postgresql/*/bin/{tool}"),
-        ]))
-        .is_err()
-        {
-            report.table.push(format!("{tool}: skipped: not installed"));
+        let name = program.name;
+        let find = format!("command -v {name} || ls /usr/lib/postgresql/*/bin/{name}");
+        if succeed(&words(&["sh", "-c", &find])).is_err() {
+            report.table.push(format!("{name}: skipped: not installed"));
             continue;
         }
-        raw.push(one(scratch, program, report)?);
+        match record(scratch, program) {
+            Ok(recorded) => raw.push(recorded.report(program, report)),
+            Err(why) => report.table.push(format!("{name}: skipped: {why:#}")),
+        }
     }
     Ok(json!(raw))
 }
 
-fn one(scratch: &Scratch<'_>, program: &BusyProgram, report: &mut Report) -> anyhow::Result<Value> {
-    let file = |how: &str| scratch.path(&format!("{}-{how}.data", program.name));
-    let mut bytes = Vec::new();
-    for how in ["auto", "fp", "dwarf,65528"] {
-        let into = file(how).display().to_string();
-        let tare = scratch.setting.tare();
-        let record = [&tare, "record", "-q", "-F", "999", "-e", "cpu-clock", "--call-graph", how];
-        let run = ["-o", &into, "--", "sh", "-c", program.command];
-        succeed(&words(&[&record[..], &run].concat()))?;
-        bytes.push(std::fs::metadata(&into)?.len());
-    }
-    let [auto, fp] = [chains(scratch, &file("auto"))?, chains(scratch, &file("fp"))?];
-    let name = program.name;
-    report.table.push(format!(
-        "{name}: {} chains, {:.1} frames each; {:.2}% reach the start, by frame pointers {:.2}%; {} bytes a sample, with copies {}",
-        auto.number,
-        auto.frames as f64 / auto.number.max(1) as f64,
-        100.0 * auto.whole_share(),
-        100.0 * fp.whole_share(),
-        bytes[0] / auto.number.max(1),
-        bytes[2] / auto.number.max(1),
-    ));
-    if auto.number >= SAMPLES {
-        let whole = finding(
-            format!("{name}: user chains that reach the start of the thread"),
-            auto.whole_share(),
-            Bound::AtLeast(program.whole),
-        );
-        let size = finding(
-            format!("{name}: bytes of the file, unwound/copies"),
-            bytes[0] as f64 / bytes[2] as f64,
-            Bound::AtMost(0.05),
-        );
-        report.findings.extend([whole, size]);
-    }
-    for how in ["auto", "fp", "dwarf,65528"] {
-        std::fs::remove_file(file(how))?;
-    }
-    Ok(json!({
-        "name": name, "chains": auto.number, "frames": auto.frames, "whole": auto.whole,
-        "fp": [fp.number, fp.whole], "bytes": bytes,
-    }))
+/// Figures of a program's recordings.
+struct ProgramChains {
+    auto: ChainCounts,
+    fp: ChainCounts,
+    equal: EqualChains,
+    /// Bytes of the file per sample, in the order of [`MODES`].
+    bytes: [f64; MODES.len()],
 }
 
-/// The user chains of a recording.
-#[derive(Default)]
-struct UserChains {
-    number: u64,
-    /// Number of chains whose outermost function starts threads.
-    whole: u64,
-    /// Number of frames in all of them.
-    frames: u64,
-}
-
-impl UserChains {
-    fn whole_share(&self) -> f64 {
-        self.whole as f64 / self.number.max(1) as f64
+fn record(scratch: &Scratch<'_>, program: &BusyProgram) -> anyhow::Result<ProgramChains> {
+    let mut bytes = [0.0; MODES.len()];
+    let mut counts = [ChainCounts::default(); 2];
+    let mut equal = EqualChains::default();
+    for (at, how) in MODES.into_iter().enumerate() {
+        let file = scratch.path("program.data");
+        record_as(scratch, program.command, how, &file)?;
+        let samples = chains::read(scratch, &file)?;
+        bytes[at] = std::fs::metadata(&file)?.len() as f64 / samples.len().max(1) as f64;
+        let own = |sample: &&SampleChain| sample.comm == program.comm;
+        if let Some(counts) = counts.get_mut(at) {
+            *counts = ChainCounts::count(samples.iter().filter(own));
+        }
+        if how == "dwarf,65528" {
+            equal = equal::compare(scratch, &file, program.comm)?;
+        }
+        std::fs::remove_file(file)?;
     }
+    let [auto, fp] = counts;
+    Ok(ProgramChains { auto, fp, equal, bytes })
 }
 
-/// Reads the user chains of a recording with `tare script`: a line per frame, an empty line between
-/// samples. Frames of the kernel are in the upper half of the address space.
-fn chains(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<UserChains> {
-    let file = file.display().to_string();
+/// Records a shell command. Its exit status doesn't matter: a server is ended by a signal.
+fn record_as(scratch: &Scratch<'_>, command: &str, how: &str, file: &Path) -> anyhow::Result<()> {
+    let into = file.display().to_string();
     let tare = scratch.setting.tare();
-    let text = succeed(&words(&[&tare, "script", "-F", "ip,sym,dso", "-i", &file]))?.stdout;
-    let mut chains = UserChains::default();
-    for sample in text.split("\n\n") {
-        let frames = sample.lines().filter_map(|line| line.trim().split_once(' '));
-        let user: Vec<&str> = frames
-            .filter(|(ip, _)| u64::from_str_radix(ip, 16).is_ok_and(|ip| ip < 1 << 63))
-            .map(|(_, rest)| rest)
-            .collect();
-        let Some(last) = user.last() else { continue };
-        chains.number += 1;
-        chains.frames += user.len() as u64;
-        chains.whole += u64::from(is_start(last));
+    let record = [&tare, "record", "-q", "-F", "999", "-e", "cpu-clock", "--call-graph", how];
+    let done =
+        run_for_output(&words(&[&record[..], &["-o", &into, "--", "sh", "-c", command]].concat()))?;
+    anyhow::ensure!(file.exists(), "nothing was recorded: {}", done.stderr);
+    Ok(())
+}
+
+impl ProgramChains {
+    fn report(&self, program: &BusyProgram, report: &mut Report) -> Value {
+        let Self { auto, fp, equal, bytes } = self;
+        let name = program.name;
+        let equal_share = equal.equal as f64 / equal.samples.max(1) as f64;
+        report.table.push(format!(
+            "{name}: {} chains, {:.1} frames each; {:.2}% reach the start, by frame pointers \
+             {:.2}%; {:.2}% of {} equal those unwound at report time; {:.0} bytes a sample, {:.4} \
+             of 64 KiB copies, {:.4} of 8 KiB copies",
+            auto.chains,
+            auto.frames_each(),
+            100.0 * auto.whole_share(),
+            100.0 * fp.whole_share(),
+            100.0 * equal_share,
+            equal.samples,
+            bytes[0],
+            bytes[0] / bytes[2],
+            bytes[0] / bytes[3],
+        ));
+        if auto.chains >= SAMPLES {
+            let of = |what: &str| format!("{name}: {what}");
+            report.findings.extend([
+                finding(
+                    of("user chains that reach the start of the thread"),
+                    auto.whole_share(),
+                    Bound::AtLeast(program.whole),
+                ),
+                finding(
+                    of("chains equal to those unwound at report time"),
+                    equal_share,
+                    Bound::AtLeast(EQUAL),
+                ),
+                finding(
+                    of("bytes of the file, unwound/copies of 64 KiB"),
+                    bytes[0] / bytes[2],
+                    Bound::AtMost(0.05),
+                ),
+            ]);
+        } else {
+            report.table.push(format!("{name}: not judged: fewer than {SAMPLES} samples"));
+        }
+        json!({
+            "name": name, "chains": auto.chains, "frames": auto.frames, "whole": auto.whole,
+            "fp": [fp.chains, fp.whole], "equal": [equal.samples, equal.equal],
+            "bytes_per_sample": bytes,
+        })
     }
-    Ok(chains)
-}
-
-/// Whether threads start in a frame: by its function's name, or as the first function of the
-/// dynamic linker, which has no name in stripped files.
-fn is_start(frame: &str) -> bool {
-    let name = frame.split(' ').next().unwrap_or_default();
-    STARTS.contains(&name.split('@').next().unwrap_or_default())
-        || frame.contains("/ld-linux") && name != "[unknown]"
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
