@@ -16,11 +16,11 @@ pub(super) struct SampleChain {
     /// The thread's id and the time.
     pub(super) key: String,
     /// Innermost first.
-    frames: Vec<Frame>,
+    frames: Vec<PrintedFrame>,
 }
 
 #[derive(Debug)]
-struct Frame {
+struct PrintedFrame {
     /// In a file: as the file counts. In the kernel, and in no file: the address itself.
     address: u64,
     /// With the offset in the function.
@@ -28,7 +28,7 @@ struct Frame {
     dso: String,
 }
 
-impl Frame {
+impl PrintedFrame {
     /// Parses `address name+offset (dso)`.
     fn parse(line: &str) -> Option<Self> {
         let (address, rest) = line.trim().split_once(' ')?;
@@ -57,8 +57,8 @@ impl Frame {
 }
 
 impl SampleChain {
-    fn user(&self) -> &[Frame] {
-        let is_kernel = |frame: &&Frame| frame.address >= 1 << 63;
+    fn user(&self) -> &[PrintedFrame] {
+        let is_kernel = |frame: &&PrintedFrame| frame.address >= 1 << 63;
         let kernel = self.frames.iter().take_while(is_kernel).count();
         &self.frames[kernel..]
     }
@@ -129,7 +129,7 @@ fn parse(text: &str) -> Vec<SampleChain> {
     let mut samples: Vec<SampleChain> = Vec::new();
     for line in text.lines() {
         if line.starts_with(char::is_whitespace) {
-            let frame = Frame::parse(line);
+            let frame = PrintedFrame::parse(line);
             if let Some(sample) = samples.last_mut() {
                 sample.frames.extend(frame);
             }

@@ -186,7 +186,7 @@ mod tests {
         let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
         let pair = |i: u32| {
             // Two thirds of the pairs have more in B.
-            let more = if i % 3 == 0 { -40.0 } else { 45.0 + f64::from(i) };
+            let more = if i.is_multiple_of(3) { -40.0 } else { 45.0 + f64::from(i) };
             Pair { first: Side::A, a: run(1000.0), b: run(1000.0 + more) }
         };
         let pairs: Vec<Pair> = (0..36).map(pair).collect();

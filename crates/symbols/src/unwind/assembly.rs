@@ -63,7 +63,7 @@ const ALIGNMENT: u64 = 16;
 
 /// What an address is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Base {
+enum AddressBase {
     /// The value of a register where following began.
     Register(u8),
     /// The word in memory at such a value plus an offset in bytes.
@@ -72,12 +72,12 @@ enum Base {
 
 /// An address: a base plus an offset in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    base: Base,
+struct SymbolicAddress {
+    base: AddressBase,
     bytes: i32,
 }
 
-impl Place {
+impl SymbolicAddress {
     fn plus(self, bytes: i64) -> Option<Self> {
         let bytes = i32::try_from(i64::from(self.bytes).checked_add(bytes)?).ok()?;
         Some(Self { bytes, ..self })
@@ -87,19 +87,19 @@ impl Place {
 /// The value of a register or of a word in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
-    Address(Place),
+    Address(SymbolicAddress),
     /// The word at an address, as it is where following begins.
-    Word(Place),
+    Word(SymbolicAddress),
     Unknown,
 }
 
 impl Value {
     /// Returns it as an address, if words at it can be named.
-    fn as_address(self) -> Option<Place> {
+    fn as_address(self) -> Option<SymbolicAddress> {
         match self {
             Self::Address(place) => Some(place),
-            Self::Word(Place { base: Base::Register(register), bytes }) => {
-                Some(Place { base: Base::Memory(register, bytes), bytes: 0 })
+            Self::Word(SymbolicAddress { base: AddressBase::Register(register), bytes }) => {
+                Some(SymbolicAddress { base: AddressBase::Memory(register, bytes), bytes: 0 })
             }
             Self::Word(_) | Self::Unknown => None,
         }
@@ -120,10 +120,10 @@ enum Flow {
 
 /// Registers and stored words at a place in the code.
 #[derive(Clone, Debug)]
-struct State {
+struct RegisterValues {
     /// By DWARF's numbers.
     registers: [Value; 16],
-    stored: HashMap<Place, Value, foldhash::fast::RandomState>,
+    stored: HashMap<SymbolicAddress, Value, foldhash::fast::RandomState>,
 }
 
 /// Returns DWARF's number of the general register that a register is or is a part of.
@@ -147,11 +147,11 @@ fn whole_number(register: Register) -> Option<u8> {
     if is_whole { number(register) } else { None }
 }
 
-impl State {
+impl RegisterValues {
     fn new() -> Self {
         let own = |register: usize| {
-            let base = Base::Register(u8::try_from(register).unwrap_or_default());
-            Value::Address(Place { base, bytes: 0 })
+            let base = AddressBase::Register(u8::try_from(register).unwrap_or_default());
+            Value::Address(SymbolicAddress { base, bytes: 0 })
         };
         Self { registers: std::array::from_fn(own), stored: HashMap::default() }
     }
@@ -166,12 +166,12 @@ impl State {
         }
     }
 
-    fn load(&self, place: Option<Place>) -> Value {
-        let stored = |place: Place| self.stored.get(&place).copied();
+    fn load(&self, place: Option<SymbolicAddress>) -> Value {
+        let stored = |place: SymbolicAddress| self.stored.get(&place).copied();
         place.map_or(Value::Unknown, |place| stored(place).unwrap_or(Value::Word(place)))
     }
 
-    fn store(&mut self, place: Option<Place>, value: Value) {
+    fn store(&mut self, place: Option<SymbolicAddress>, value: Value) {
         if let Some(place) = place
             && (self.stored.len() < STORED || self.stored.contains_key(&place))
         {
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// Moves the stack pointer, and returns the address that it had.
-    fn move_stack(&mut self, bytes: i64) -> Option<Place> {
+    fn move_stack(&mut self, bytes: i64) -> Option<SymbolicAddress> {
         let old = self.get(SP).as_address();
         let new = old.and_then(|old| old.plus(bytes));
         self.set(SP, new.map_or(Value::Unknown, Value::Address));
@@ -198,7 +198,7 @@ impl State {
     }
 
     /// Returns the address of an instruction's operand in memory, if it has a base alone.
-    fn operand_place(&self, instruction: &Instruction) -> Option<Place> {
+    fn operand_place(&self, instruction: &Instruction) -> Option<SymbolicAddress> {
         if instruction.memory_index() != Register::None {
             return None;
         }
@@ -297,9 +297,12 @@ impl State {
         let mut others = Vec::new();
         for register in PRESERVED {
             match self.get(register) {
-                Value::Address(Place { base: Base::Register(own), bytes: 0 })
+                Value::Address(SymbolicAddress { base: AddressBase::Register(own), bytes: 0 })
                     if own == register => {}
-                Value::Address(Place { base: Base::Register(other), bytes: 0 }) => {
+                Value::Address(SymbolicAddress {
+                    base: AddressBase::Register(other),
+                    bytes: 0,
+                }) => {
                     others.push((register, Rule::Register(other)));
                 }
                 Value::Word(place) if place.base == at.base => {
@@ -309,8 +312,8 @@ impl State {
             }
         }
         let cfa = match at.base {
-            Base::Register(register) => Cfa::Register(register, end),
-            Base::Memory(register, bytes) => Cfa::Memory { register, at: bytes, plus: end },
+            AddressBase::Register(register) => Cfa::Register(register, end),
+            AddressBase::Memory(register, bytes) => Cfa::Memory { register, at: bytes, plus: end },
         };
         Some(UnwindRow {
             cfa,
@@ -322,13 +325,15 @@ impl State {
     }
 }
 
-impl State {
+impl RegisterValues {
     /// Returns the row of a function that was followed from its beginning to here.
     fn row_inside(&self) -> Option<UnwindRow> {
         /// From the stack pointer at the beginning to the CFA: the return address.
         const TO_CFA: i32 = 8;
         let own = |register: u8| match self.get(register) {
-            Value::Address(Place { base: Base::Register(SP), bytes }) => Some((register, bytes)),
+            Value::Address(SymbolicAddress { base: AddressBase::Register(SP), bytes }) => {
+                Some((register, bytes))
+            }
             _ => None,
         };
         let (register, bytes) = own(SP).or_else(|| own(FP))?;
@@ -336,7 +341,11 @@ impl State {
         let mut others = Vec::new();
         for register in PRESERVED {
             let is_own = |value: &Value| {
-                *value == Value::Address(Place { base: Base::Register(register), bytes: 0 })
+                *value
+                    == Value::Address(SymbolicAddress {
+                        base: AddressBase::Register(register),
+                        bytes: 0,
+                    })
             };
             if is_own(&self.get(register)) {
                 continue;
@@ -344,7 +353,7 @@ impl State {
             let stored = self
                 .stored
                 .iter()
-                .find(|(place, value)| is_own(value) && place.base == Base::Register(SP));
+                .find(|(place, value)| is_own(value) && place.base == AddressBase::Register(SP));
             match stored {
                 Some((place, _)) => saved.push((register, place.bytes.checked_sub(TO_CFA)?)),
                 None => others.push((register, Rule::Undefined)),
@@ -414,10 +423,10 @@ impl<'a, R: FnMut(u64, &mut [u8]) -> bool> CodePaths<'a, R> {
     fn follow(
         &mut self,
         from: u64,
-        stop: impl Fn(u64, &State, bool) -> Option<UnwindRow>,
+        stop: impl Fn(u64, &RegisterValues, bool) -> Option<UnwindRow>,
     ) -> Option<UnwindRow> {
         self.seen.clear();
-        let mut paths = vec![(from, State::new())];
+        let mut paths = vec![(from, RegisterValues::new())];
         while let Some((mut at, mut state)) = paths.pop() {
             let mut is_target = true;
             while self.seen.insert(at) {
@@ -485,8 +494,9 @@ pub(super) fn rows_from_beginnings(
     let nearest = address / ALIGNMENT * ALIGNMENT;
     for number in 0..FUNCTION_BYTES / ALIGNMENT {
         let Some(start) = nearest.checked_sub(number * ALIGNMENT) else { break };
-        let here =
-            |at: u64, state: &State, _| (at == address).then(|| state.row_inside()).flatten();
+        let here = |at: u64, state: &RegisterValues, _| {
+            (at == address).then(|| state.row_inside()).flatten()
+        };
         let row = paths.follow(start, here);
         rows.extend(row.filter(|row| !rows.contains(row)));
         followed += paths.seen.len();

@@ -2,6 +2,7 @@
 
 use gimli::{Encoding, Evaluation, EvaluationResult, Format, Location, Value};
 
+use super::UnwindOutcome;
 use super::arch::Arch;
 use super::row::{Cfa, ExpressionRange, Rule, UnwindRow};
 use super::tables::Bytes;
@@ -60,6 +61,8 @@ pub(super) enum Stop {
     /// A needed register is lost, an expression can't be evaluated, or the stack would go
     /// backwards.
     Damaged,
+    /// The code can't be unwound.
+    Incomplete(UnwindOutcome),
 }
 
 impl RegisterFrame {

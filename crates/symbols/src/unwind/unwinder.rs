@@ -477,42 +477,48 @@ impl Walk<'_> {
             let is_return = !self.frame.is_exact && !self.is_signal_trampoline(how);
             frames.push(UnwoundFrame { pc: self.frame.pc, is_return });
             self.callee_frame_pointer = self.frame.get(self.arch.frame_pointer);
-            let stepped = match how {
-                UnwindMethod::Row(row) => self.step(row),
-                UnwindMethod::FramePointer(_)
-                    if self.step_out_of_system_call(mapping.dso)
-                        || self.step_out_of_signal_in_32_bits(mapping.dso)
-                        || self.step_by_code(mapping)
-                        || self.step_out_of_leaf(false) =>
-                {
-                    Ok(())
-                }
-                UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
-                UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
-                UnwindMethod::First => return UnwindOutcome::Whole,
-                UnwindMethod::Not(UnwindOutcome::Assembly)
-                    if self.step_by_code(mapping)
-                        || self.step_out_of_leaf(true)
-                        || self.step_by_own_frame_pointer() =>
-                {
-                    Ok(())
-                }
-                UnwindMethod::Not(UnwindOutcome::Assembly) if self.is_outermost() => {
-                    Err(Stop::First)
-                }
-                UnwindMethod::Not(why) => return why,
-            };
-            match (stepped, how) {
-                (Ok(()), _) => {}
-                (Err(Stop::First), _) => return UnwindOutcome::Whole,
-                (Err(Stop::Unread(at)), _) => return self.unread(at, interrupted),
-                (Err(Stop::Damaged), UnwindMethod::FramePointer(why)) => return why,
-                (Err(Stop::Damaged), _) => return UnwindOutcome::Damaged,
+            match self.step_by(how, mapping) {
+                Ok(()) => {}
+                Err(Stop::Incomplete(why)) => return why,
+                Err(Stop::First) => return UnwindOutcome::Whole,
+                Err(Stop::Unread(at)) => return self.unread(at, interrupted),
+                Err(Stop::Damaged) => return UnwindOutcome::Damaged,
             }
             interrupted |= self.frame.is_exact;
             self.frame.pc = self.frame.pc << signature >> signature;
         }
         UnwindOutcome::TooDeep
+    }
+
+    /// Goes from a frame to its caller.
+    fn step_by(&mut self, how: UnwindMethod, mapping: &Mapping) -> Result<(), Stop> {
+        match how {
+            UnwindMethod::Row(row) => self.step(row),
+            UnwindMethod::FramePointer(why) => {
+                if self.step_out_of_system_call(mapping.dso)
+                    || self.step_out_of_signal_in_32_bits(mapping.dso)
+                    || self.step_by_code(mapping)
+                    || self.step_out_of_leaf(false)
+                {
+                    return Ok(());
+                }
+                self.step_without_table(mapping.dso).map_err(|stop| match stop {
+                    Stop::Damaged => Stop::Incomplete(why),
+                    other => other,
+                })
+            }
+            UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
+            UnwindMethod::First => Err(Stop::First),
+            UnwindMethod::Not(UnwindOutcome::Assembly)
+                if self.step_by_code(mapping)
+                    || self.step_out_of_leaf(true)
+                    || self.step_by_own_frame_pointer() =>
+            {
+                Ok(())
+            }
+            UnwindMethod::Not(UnwindOutcome::Assembly) if self.is_outermost() => Err(Stop::First),
+            UnwindMethod::Not(why) => Err(Stop::Incomplete(why)),
+        }
     }
 
     fn is_signal_trampoline(&self, how: UnwindMethod) -> bool {

@@ -105,7 +105,7 @@ fn a_recording_that_is_unwound_at_once_holds_chains_and_no_copies() {
     let events = String::from_utf8(run(&["evlist", "-v"]).stdout).unwrap();
     assert!(events.contains("CALLCHAIN") && !events.contains("STACK_USER"), "{events}");
     assert!(!events.contains("REGS_USER") && !events.contains("mmap_data"), "{events}");
-    let document = crate::support::document(&run(&["report", "--json"]));
+    let document = document(&run(&["report", "--json"]));
     let stacks = &document["loss"]["copied_stacks"];
     let number = |name: &str| stacks[name].as_u64().unwrap();
     assert!(number("stacks") >= 100 && number("whole") * 100 >= number("stacks") * 98, "{stacks}");
@@ -130,7 +130,7 @@ fn whole_stacks(commands: &[&str]) -> (u64, u64) {
     let output = place.run(&[&begin[..], commands].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
-    let document = crate::support::document(&report);
+    let document = document(&report);
     let stacks = &document["loss"]["copied_stacks"];
     let number = |name: &str| stacks[name].as_u64().unwrap();
     println!("{commands:?}: {stacks}");
@@ -284,7 +284,7 @@ fn said_of_copies(program: &Path, kilobytes: &str, how: &str) -> (String, serde_
     };
     let text = String::from_utf8(read(&["report", "--stdio"]).stdout).unwrap();
     let line = text.lines().find(|line| line.contains("copied user stacks")).unwrap_or_default();
-    let document = crate::support::document(&read(&["report", "--json"]));
+    let document = document(&read(&["report", "--json"]));
     let copied = document["loss"]["copied_stacks"].clone();
     let script = stderr(&read(&["script"]));
     assert!(line.is_empty() || script.contains(line.trim_start_matches("# ")), "{script}");
@@ -295,7 +295,7 @@ fn said_of_copies(program: &Path, kilobytes: &str, how: &str) -> (String, serde_
 #[test]
 fn assembly_without_call_frames_truncates_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let compiled = crate::symbols::compile(folder.path(), ASSEMBLY_AND_DEPTH, "bare", &[]);
+    let compiled = compile(folder.path(), ASSEMBLY_AND_DEPTH, "bare", &[]);
     let Some(program) = compiled else { return };
     let (line, copied) = said_of_copies(&program, "0", "dwarf");
     assert!(line.contains("code without call frames in a file that has them, most in"), "{line}");
@@ -312,7 +312,7 @@ fn assembly_without_call_frames_truncates_and_is_named() {
 #[test]
 fn the_size_that_would_have_sufficed_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let compiled = crate::symbols::compile(folder.path(), ASSEMBLY_AND_DEPTH, "deep", &[]);
+    let compiled = compile(folder.path(), ASSEMBLY_AND_DEPTH, "deep", &[]);
     let Some(program) = compiled else { return };
     let (line, copied) = said_of_copies(&program, "20", "dwarf");
     let bytes = copied["sufficient"]["bytes"].as_u64().expect("a size");
@@ -385,10 +385,10 @@ fn chains_of_spin(file: &Path) -> Vec<SpinChain> {
     let text = String::from_utf8_lossy(&script.stdout).into_owned();
     let chains = text.split("\n\n").filter(|chain| chain.contains(" spin\n"));
     let chain = |chain: &str| {
-        let names = chain.lines().filter_map(|line| line.split_whitespace().nth(1));
+        let mut names = chain.lines().filter_map(|line| line.split_whitespace().nth(1));
         SpinChain {
             descends: names.clone().filter(|name| *name == "descend").count(),
-            start: names.last().unwrap_or_default().to_owned(),
+            start: names.next_back().unwrap_or_default().to_owned(),
         }
     };
     chains.map(chain).collect()
