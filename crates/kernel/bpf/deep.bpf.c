@@ -52,6 +52,7 @@ struct thread_struct___deep {
 
 struct task_struct___deep {
 	unsigned int flags;
+	int pid, tgid;
 	struct mm_struct___deep *mm;
 	struct thread_struct___deep thread;
 };
@@ -100,7 +101,10 @@ static __always_inline __u64 thread_pointer(struct task_struct___deep *task)
 #endif
 }
 
-/* The first thread's stack ends below its arguments, others' below the thread control block, to which the thread pointer points. */
+/*
+ * The first thread's stack ends below its arguments, others' below the thread control block, to which the thread pointer points. In
+ * 32-bit programs on x86-64 that is another register, so only the end of the first thread's stack is known.
+ */
 static __always_inline __u64 bytes_to_end(struct task_struct___deep *task, __u64 sp)
 {
 	__u64 room = LARGEST_STACK, above = thread_pointer(task) - sp;
@@ -108,7 +112,7 @@ static __always_inline __u64 bytes_to_end(struct task_struct___deep *task, __u64
 	if (above < room)
 		room = above;
 	above = task->mm->start_stack - sp;
-	return above < room ? above : room;
+	return task->pid == task->tgid && above < room ? above : room;
 }
 
 struct copying {

@@ -115,6 +115,7 @@ mod threads;
 mod times;
 mod tracepoints;
 mod unwinding;
+mod unwound_event;
 mod waiting;
 
 pub use callchain::CodeAddress;
@@ -123,7 +124,7 @@ pub use error::Error;
 pub use filter::{SampleFilter, SampleFilterOptions};
 pub use group::{GroupCounts, Member};
 pub use live::{Live, LiveOptions};
-pub use live_unwinder::{LiveUnwinder, UnwoundEvent};
+pub use live_unwinder::LiveUnwinder;
 pub use machine::{FrameLocation, Machine};
 pub use options::{ReplayOptions, SampleDetail};
 pub use own_threads::{OwnThreads, own_tids};
@@ -143,6 +144,7 @@ pub use tasks::{TaskEntry, TaskList, TaskMapping};
 pub use threads::Thread;
 pub use times::{TimeRanges, TimeWindows};
 pub use tracepoints::Tracepoints;
+pub use unwound_event::UnwoundEvent;
 
 /// The example of the README, as a test.
 #[cfg(doctest)]

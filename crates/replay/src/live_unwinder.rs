@@ -34,6 +34,7 @@ use crate::mapping_names::is_jitdump;
 use crate::off_cpu::is_off_cpu;
 use crate::stack_trimmer::{SharedBases, StackTrimmer};
 use crate::unwinding::UnwindStats;
+use crate::unwound_event::UnwoundEvent;
 
 /// Bytes of unwinding tables above which those used least recently are dropped.
 const TABLE_BYTES: usize = 40 << 20;
@@ -50,15 +51,6 @@ const REMEMBERED_NS: u64 = 2_000_000_000;
 
 /// Limit of frames in the stacks of waits together.
 const WAIT_FRAMES: usize = 1 << 20;
-
-/// An event whose samples are unwound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnwoundEvent {
-    /// Its index in the recording's description.
-    pub event: usize,
-    /// Whether its samples keep their user registers.
-    pub keeps_registers: bool,
-}
 
 /// Replaces copied stacks by call chains, in the records of a running recording.
 #[derive(Debug)]

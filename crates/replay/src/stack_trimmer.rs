@@ -19,7 +19,7 @@ use tare_format::record::{RawRecord, RecordHeader, StackCopy, kind};
 use tare_symbols::Registers;
 
 use crate::live::read_beginning;
-use crate::live_unwinder::UnwoundEvent;
+use crate::unwound_event::UnwoundEvent;
 
 /// Bytes that are kept beyond the base.
 const BEYOND: u64 = 256;
