@@ -100,7 +100,6 @@ const FIELDS: [(&str, Fields, u32, &str); 43] = [
     ("data_page_size", Fields::DATA_PAGE_SIZE, PERF_SAMPLE_DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
     ("code_page_size", Fields::CODE_PAGE_SIZE, PERF_SAMPLE_CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
     ("tod", Fields::TOD, PERF_SAMPLE_TIME, "TIME"),
-    // Metrics of samples aren't derived.
     ("metric", Fields::OF_TRACES, 0, ""),
     ("callindent", Fields::OF_TRACES, 0, ""),
     ("synth", Fields::OF_TRACES, 0, ""),
@@ -208,6 +207,12 @@ impl Selection {
                     _ => format!("-F: there is no field '{name}' ({})", known.join(",")),
                 }
             })?;
+            if name == "metric" && sign != "-" {
+                return Err(
+                    "-F metric: samples have no metrics; to count them: tare stat -I 1000 -e cycles,instructions"
+                        .to_owned(),
+                );
+            }
             for kind in kinds.clone().filter(|kind| field != Fields::TRACE || *kind == TRACE) {
                 self.fields[kind].set(field, sign != "-");
                 self.asked[kind].set(field, sign != "-" && kinds.len() > 1);
@@ -318,7 +323,7 @@ mod tests {
 
     #[test]
     fn refuses_invalid_options() {
-        for typed in ["", "nonsense", "+pid,comm", "comm,+pid", "hw2:comm"] {
+        for typed in ["", "nonsense", "+pid,comm", "comm,+pid", "hw2:comm", "+metric"] {
             assert!(Selection::default().change(typed).is_err(), "{typed}");
         }
     }
@@ -335,7 +340,8 @@ mod tests {
             ..Attr::default()
         };
         let events = [(attr, "cpu-clock".to_owned())];
-        for (name, field, ..) in FIELDS.iter().filter(|(name, ..)| !EMPTY.contains(name)) {
+        let is_left_out = |name: &str| EMPTY.contains(&name) || name == "metric";
+        for (name, field, ..) in FIELDS.iter().filter(|(name, ..)| !is_left_out(name)) {
             let mut selection = changed(&format!("comm,{name}"));
             let fits = selection.fit(&events).is_ok();
             let needs_address = ["sym", "dso", "symoff", "srcline", "srccode"].contains(name);
