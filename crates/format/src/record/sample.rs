@@ -400,7 +400,7 @@ impl<'a> StackParts<'a> {
 
 impl<'a> StackCopy<'a> {
     /// Finds the copied stack of a sample that was made by an event with this layout. `None` if the
-    /// sample is shorter than the layout says, or has no room for a copy.
+    /// sample is shorter than the layout says, or has no room for a copy of whole words.
     #[must_use]
     pub fn find(record: &RawRecord<'a>, layout: &Layout) -> Option<Self> {
         let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
@@ -420,7 +420,9 @@ impl<'a> StackCopy<'a> {
         }
         let rest = fields.cursor.rest();
         let before = record.body.get(..record.body.len().checked_sub(rest.len())?)?;
-        let stack = fields.stack().filter(|stack| stack.room > 0)?;
+        // The kernel makes room for whole words.
+        let has_room = |room: u64| room > 0 && room.is_multiple_of(8);
+        let stack = fields.stack().filter(|stack| has_room(stack.room))?;
         let after = fields.cursor.rest();
         let Sample { head, regs_user: registers, .. } = sample;
         Some(Self { head, registers, bytes: stack.bytes, before, after })

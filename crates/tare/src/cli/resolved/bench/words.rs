@@ -13,7 +13,7 @@ const SHELL: &str = "/bin/sh";
 /// Which commands a shell runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShellChoice {
-    /// Those with shell syntax, by [`SHELL`].
+    /// Those with shell syntax, by `/bin/sh`.
     WhereNeeded,
     /// All, by this command line.
     Always(Vec<String>),
