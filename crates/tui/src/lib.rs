@@ -39,7 +39,7 @@ use terminal::Screen;
 pub use keys::{Action, BINDINGS, Binding, LIVE_BINDINGS, View};
 pub use live::{Feed, LiveScreen, LiveShown, Running};
 pub use model::Pace;
-pub use progress::{PROGRESS_AFTER, ProgressLine, progress_bar};
+pub use progress::{PROGRESS_AFTER, ProgressLine, ShareBar, progress_bar};
 pub use view::annotate::CodeView;
 
 /// Refresh interval while a recording is loading.

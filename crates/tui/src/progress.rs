@@ -28,6 +28,36 @@ pub fn progress_bar(steps: u64, template: &str) -> ProgressBar {
     bar
 }
 
+/// A bar that shows how much of a job is done, removed when this is dropped. Drawn in `update` only,
+/// from the caller's thread: nothing ticks in between.
+#[derive(Debug, Default)]
+pub struct ShareBar {
+    shown: Option<ProgressBar>,
+}
+
+impl ShareBar {
+    /// Steps of the whole bar.
+    const STEPS: u64 = 1000;
+
+    /// Shows a share of 0 to 1, and a message behind it.
+    pub fn update(&mut self, share: f64, message: String) {
+        let bar = self
+            .shown
+            .get_or_insert_with(|| progress_bar(Self::STEPS, "{bar:24} {percent:>3}% {msg}"));
+        bar.set_message(message);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        bar.set_position((share * Self::STEPS as f64) as u64);
+    }
+}
+
+impl Drop for ShareBar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use tare_measure::compare::Metric;
 use tare_measure::series::CommandRuns;
 use tare_measure::series::schedule::SeriesProgress;
-use tare_tui::{PROGRESS_AFTER, progress_bar};
+use tare_tui::{PROGRESS_AFTER, ShareBar};
 
 use super::text::TimeUnit;
-
-/// Steps of the whole bar.
-const STEPS: u64 = 1000;
 
 /// Time between updates: computing the estimate takes longer than a short run.
 const UPDATED_AFTER: Duration = Duration::from_millis(200);
@@ -19,19 +15,17 @@ const UPDATED_AFTER: Duration = Duration::from_millis(200);
 /// A progress bar with the running estimate.
 #[derive(Default)]
 pub(super) struct Bar {
-    shown: Option<ProgressBar>,
+    shown: ShareBar,
     updated: Duration,
 }
 
 impl Bar {
-    /// Shows the progress of a series. Drawn between rounds only, from this thread.
+    /// Shows the progress of a series, between rounds.
     pub(super) fn update(&mut self, progress: &SeriesProgress<'_>) {
         if progress.spent < PROGRESS_AFTER || progress.spent < self.updated + UPDATED_AFTER {
             return;
         }
         self.updated = progress.spent;
-        let bar =
-            self.shown.get_or_insert_with(|| progress_bar(STEPS, "{bar:24} {percent:>3}% {msg}"));
         let runs = progress.runs.iter().map(CommandRuns::len).sum::<usize>();
         let estimate = match progress.half_width {
             Some(half) if half.is_finite() => {
@@ -44,17 +38,6 @@ impl Bar {
                 format!(", mean {} {}", unit.number(mean), unit.symbol())
             }),
         };
-        bar.set_message(format!("{runs} runs{estimate}"));
-        // A share of 0 to 1.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        bar.set_position((progress.share() * STEPS as f64) as u64);
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.shown {
-            bar.finish_and_clear();
-        }
+        self.shown.update(progress.share(), format!("{runs} runs{estimate}"));
     }
 }
