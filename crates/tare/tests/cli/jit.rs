@@ -237,11 +237,8 @@ fn dumps_of_the_processs_user_are_believed() {
     let folder = tempfile::tempdir().unwrap();
     let binary = compile(folder.path());
     let file = folder.path().join("perf.data");
-    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(folder.path(), everyone).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    if record(&file, &[], command.arg(&binary).arg(folder.path())).is_none() {
+    let mut command = as_another_user(&binary, folder.path());
+    if record(&file, &[], &mut command).is_none() {
         return println!("skipped: no setpriv");
     }
     assert!(share(&report(&file), "compiled_") > 50.0, "{}", report(&file));
@@ -250,6 +247,16 @@ fn dumps_of_the_processs_user_are_believed() {
     let report = report(&file);
     assert!(!report.contains("compiled_"), "another user's");
     assert!(report.contains("the perf map or jitdump is not trusted"), "{report}");
+}
+
+/// Returns the program as another user's command that writes its dump to the folder.
+fn as_another_user(program: &Path, folder: &Path) -> Command {
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder, everyone).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(program).arg(folder);
+    command
 }
 
 /// Returns the first jitdump in a folder.
@@ -268,11 +275,8 @@ fn dumps_mapped_before_the_recording_are_believed() {
     let folder = tempfile::tempdir().unwrap();
     let binary = compile(folder.path());
     let file = folder.path().join("perf.data");
-    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(folder.path(), everyone).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    let command = command.arg(&binary).arg(folder.path()).arg("600000").stdin(Stdio::null());
+    let mut command = as_another_user(&binary, folder.path());
+    let command = command.arg("600000").stdin(Stdio::null());
     let Ok(is_there) = Command::new("setpriv").arg("--version").output() else {
         return println!("skipped: no setpriv");
     };
