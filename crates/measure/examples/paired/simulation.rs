@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use tare_kernel::child::ChildExit;
 use tare_measure::compare::pairs::{self, Bench, ComparisonPlan, Progress};
 use tare_measure::compare::{Measurement, Metric, Pair, Rules, Scale, Side, Verdict, judge};
 use tare_measure::series::schedule::{self, Launcher, SeriesPlan, SeriesProgress};
@@ -330,13 +331,14 @@ impl Launcher for SimulatedSeries {
 
     fn run(&mut self, command: usize, _: Option<usize>) -> Result<RunFigures, Self::Error> {
         let run = self.machine.run(self.works[command]);
-        Ok(RunFigures {
+        let exit = ChildExit {
             elapsed: run.elapsed,
             user: run.cpu,
             peak_memory: run.peak_memory,
             page_faults: 26,
-            ..RunFigures::default()
-        })
+            ..ChildExit::default()
+        };
+        Ok(RunFigures { exit, ..RunFigures::default() })
     }
 
     fn clean_up(&mut self, _: usize) -> Result<(), Self::Error> {

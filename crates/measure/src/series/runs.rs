@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tare_kernel::child::ChildExit;
+
 use crate::compare::Metric;
 use crate::statistics::median;
 
@@ -11,24 +13,10 @@ const FIXED: usize = 6;
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFigures {
-    /// Time from the command's release to its end.
-    pub elapsed: Duration,
-    /// CPU time in user mode.
-    pub user: Duration,
-    /// CPU time in the kernel.
-    pub system: Duration,
-    /// Peak resident memory in bytes; `None` if it isn't known.
-    pub peak_memory: Option<u64>,
-    /// Page faults, minor and major.
-    pub page_faults: u64,
-    /// Context switches, voluntary or not.
-    pub context_switches: u64,
+    /// How it exited and what it used.
+    pub exit: ChildExit,
     /// Counts of the events that the series counts, in their order; `None` if not counted.
     pub counts: Vec<Option<f64>>,
-    /// Exit status, or 128 + the number of the signal that killed it.
-    pub status: u8,
-    /// The signal that killed it.
-    pub signal: Option<i32>,
     /// When it was started, since the start of the series.
     pub began: Duration,
 }
@@ -88,21 +76,22 @@ impl CommandRuns {
     /// Takes in a run of a round.
     pub fn add(&mut self, round: u32, run: &RunFigures) {
         let known = |count: Option<f64>| count.unwrap_or(f64::NAN);
+        let exit = &run.exit;
         self.values.extend([
-            run.elapsed.as_secs_f64(),
-            run.user.as_secs_f64(),
-            run.system.as_secs_f64(),
-            known(run.peak_memory.map(|bytes| bytes as f64)),
-            run.page_faults as f64,
-            run.context_switches as f64,
+            exit.elapsed.as_secs_f64(),
+            exit.user.as_secs_f64(),
+            exit.system.as_secs_f64(),
+            known(exit.peak_memory.map(|bytes| bytes as f64)),
+            exit.page_faults as f64,
+            exit.context_switches as f64,
         ]);
         self.values
             .extend((0..self.events).map(|event| known(run.counts.get(event).copied().flatten())));
         self.marks.push(RunMark {
             round,
             began_ms: u32::try_from(run.began.as_millis()).unwrap_or(u32::MAX),
-            status: run.status,
-            signal: run.signal.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0),
+            status: exit.status,
+            signal: exit.signal.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0),
         });
     }
 
@@ -196,14 +185,13 @@ mod tests {
     use super::*;
 
     fn run(milliseconds: u64) -> RunFigures {
-        RunFigures {
+        let exit = ChildExit {
             elapsed: Duration::from_millis(milliseconds),
             user: Duration::from_millis(2),
-            peak_memory: None,
             page_faults: 7,
-            counts: vec![Some(5.0), None],
-            ..RunFigures::default()
-        }
+            ..ChildExit::default()
+        };
+        RunFigures { exit, counts: vec![Some(5.0), None], ..RunFigures::default() }
     }
 
     #[test]

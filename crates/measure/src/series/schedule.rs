@@ -314,6 +314,8 @@ impl Series<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tare_kernel::child::ChildExit;
+
     use super::*;
 
     /// Commands that take fixed times, with noise, on a clock that advances with them.
@@ -341,11 +343,9 @@ mod tests {
             let seconds = self.seconds[command] * (1.0 + self.noise * (self.rng.f64() - 0.5));
             let began = Duration::from_secs_f64(self.now);
             self.now += seconds;
-            Ok(RunFigures {
-                elapsed: Duration::from_secs_f64(seconds),
-                began,
-                ..Default::default()
-            })
+            let elapsed = Duration::from_secs_f64(seconds);
+            let exit = ChildExit { elapsed, ..ChildExit::default() };
+            Ok(RunFigures { exit, began, ..RunFigures::default() })
         }
 
         fn clean_up(&mut self, command: usize) -> Result<(), ()> {

@@ -147,16 +147,7 @@ mod tests {
     use super::*;
 
     fn ended(status: u8, signal: Option<i32>) -> Option<RunEnd> {
-        let exit = ChildExit {
-            status,
-            signal,
-            elapsed: Duration::ZERO,
-            user: Duration::ZERO,
-            system: Duration::ZERO,
-            peak_memory: None,
-            page_faults: 0,
-            context_switches: 0,
-        };
+        let exit = ChildExit { status, signal, ..ChildExit::default() };
         Some(RunEnd { exit, by_tare: false })
     }
 

@@ -414,16 +414,7 @@ mod tests {
     use super::*;
 
     fn exited(status: u8) -> Option<ChildExit> {
-        Some(ChildExit {
-            status,
-            signal: None,
-            elapsed: Duration::ZERO,
-            user: Duration::ZERO,
-            system: Duration::ZERO,
-            peak_memory: None,
-            page_faults: 0,
-            context_switches: 0,
-        })
+        Some(ChildExit { status, ..ChildExit::default() })
     }
 
     #[test]

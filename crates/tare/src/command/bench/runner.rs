@@ -286,18 +286,7 @@ impl Launcher for Runner<'_> {
             return Err(RunFailure::Failed { command, exit });
         }
         self.hook("--conclude", info.conclude.as_ref(), command, &variables)?;
-        Ok(RunFigures {
-            elapsed: exit.elapsed,
-            user: exit.user,
-            system: exit.system,
-            peak_memory: exit.peak_memory,
-            page_faults: exit.page_faults,
-            context_switches: exit.context_switches,
-            counts,
-            status: exit.status,
-            signal: exit.signal,
-            began,
-        })
+        Ok(RunFigures { exit, counts, began })
     }
 
     fn clean_up(&mut self, command: usize) -> Result<(), RunFailure> {
