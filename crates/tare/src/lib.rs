@@ -40,6 +40,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: TareCommand::BuildidList(raw) }) => command::buildid_list::run(&raw),
         Ok(Tare { command: TareCommand::Inject(raw) }) => command::inject::run(&raw),
         Ok(Tare { command: TareCommand::Kallsyms(raw) }) => command::kallsyms::run(&raw),
+        Ok(Tare { command: TareCommand::Completions(raw) }) => command::completions::run(&raw),
         Ok(Tare { command: TareCommand::Version(raw) }) => command::version::run(&raw),
         Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };

@@ -12,9 +12,10 @@ use tare::cli::raw::Tare;
 use crate::markdown::{self, escape};
 
 /// Commands whose text is a section of a page, not a page of their own.
-const SECTIONS: [(&str, &str, &str); 7] = [
+const SECTIONS: [(&str, &str, &str); 8] = [
     ("archive", "symbols", "Archives"),
     ("buildid-list", "inspect", "tare buildid-list"),
+    ("completions", "install", "Completions"),
     ("doctor", "inspect", "tare doctor"),
     ("evlist", "inspect", "tare evlist"),
     ("inject", "inspect", "tare inject"),

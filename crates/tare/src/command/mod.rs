@@ -7,6 +7,7 @@ pub(crate) mod annotate;
 pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod buildid_list;
+pub mod completions;
 mod control;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -7,9 +7,10 @@ use clap::{Arg, Command, CommandFactory};
 use tare::cli::raw::Tare;
 
 /// Pages of commands that don't have one of their own name, or have more than one.
-const PAGES: [(&str, &[&str]); 9] = [
+const PAGES: [(&str, &[&str]); 10] = [
     ("archive", &["symbols"]),
     ("buildid-list", &["inspect"]),
+    ("completions", &["install"]),
     ("doctor", &["inspect"]),
     ("evlist", &["inspect"]),
     ("inject", &["inspect"]),
@@ -20,13 +21,16 @@ const PAGES: [(&str, &[&str]); 9] = [
 ];
 
 /// Options of other programs that the manual names without the program.
-const OF_OTHERS: [&str; 7] = [
+const OF_OTHERS: [&str; 10] = [
     "--cap-add",
     "--cpu-visual",
+    "--custom",
     "--export-json",
     "--idle-hist",
     "--interpreted-frames-native-stack",
+    "--security-opt",
     "--smi-cost",
+    "--target",
     "--topdown",
 ];
 
@@ -155,9 +159,11 @@ fn options_that_the_manual_names_exist() {
     let mut seen = 0;
     let mut unknown = Vec::new();
     for file in docs().read_dir().unwrap().map(|entry| entry.unwrap().path()) {
-        // The table of perf's options has its own tests.
+        // The tables of the options of perf and of cargo tare have their own tests.
         let is_page = file.extension().is_some_and(|kind| kind == "md");
-        if !is_page || file.file_stem().is_some_and(|stem| stem == "perf-options") {
+        if !is_page
+            || file.file_stem().is_some_and(|stem| stem == "perf-options" || stem == "cargo")
+        {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();

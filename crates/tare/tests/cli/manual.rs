@@ -176,6 +176,23 @@ fn bash_completes_commands_options_and_their_values() {
 }
 
 #[test]
+fn the_program_prints_completions_for_each_shell() {
+    let (_folder, path) = made();
+    let printed = |shell: &str| {
+        let tare = env!("CARGO_BIN_EXE_tare");
+        let output = Command::new(tare).args(["completions", shell]).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (shell, file) in [("bash", "bash/tare"), ("zsh", "zsh/_tare"), ("fish", "fish/tare.fish")] {
+        assert_eq!(printed(shell), fs::read_to_string(path.join(file)).unwrap(), "{shell}");
+    }
+    for shell in ["elvish", "powershell"] {
+        assert!(printed(shell).contains("--max-overhead"), "{shell}");
+    }
+}
+
+#[test]
 fn completions_of_other_shells_are_scripts_of_theirs() {
     let (_folder, path) = made();
     for (shell, file) in [("zsh", "zsh/_tare"), ("fish", "fish/tare.fish")] {

@@ -72,7 +72,8 @@ pub use lock::{LockArgs, LockSort};
 pub use overhead::{OverheadArgs, ProfilerArgs};
 pub use record::RecordArgs;
 pub use recorded::{
-    BuildidListArgs, EvlistArgs, IgnoredVerboseArgs, InjectArgs, KallsymsArgs, VersionArgs,
+    BuildidListArgs, CompletionsArgs, EvlistArgs, IgnoredVerboseArgs, InjectArgs, KallsymsArgs,
+    VersionArgs,
 };
 pub use report::{KeyArgs, ReportArgs, ReportOutputArgs, SampleWeight};
 pub use report_layout::ReportLayout;
@@ -180,6 +181,9 @@ pub enum TareCommand {
     /// Look up kernel symbols.
     #[command(args_override_self = true)]
     Kallsyms(Deferred<KallsymsArgs>),
+    /// Print a script that completes tare's command line in a shell.
+    #[command(args_override_self = true)]
+    Completions(Deferred<CompletionsArgs>),
     /// Print the version and build options.
     #[command(args_override_self = true)]
     Version(Deferred<VersionArgs>),

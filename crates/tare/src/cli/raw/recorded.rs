@@ -157,6 +157,18 @@ pub struct InjectArgs {
     pub verbose: IgnoredVerboseArgs,
 }
 
+/// Arguments of `tare completions`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tare completions bash > ~/.local/share/bash-completion/completions/tare
+  tare completions zsh > ~/.zfunc/_tare   with fpath+=(~/.zfunc) in .zshrc, before compinit
+  tare completions fish > ~/.config/fish/completions/tare.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: tare_complete::Shell,
+}
+
 /// Arguments of `tare version`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

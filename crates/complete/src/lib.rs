@@ -1,16 +1,18 @@
-//! Completions for bash, zsh and fish. clap's generators write commands, options and the values
-//! that clap knows. This adds the values of options that take names: events, sort keys, fields,
-//! system calls, processes, threads, cgroups, users and probes. Names that never change are in the
-//! scripts. The others are asked for when a word is completed.
+#![doc = include_str!("../README.md")]
+//!
+//! The scripts complete tare's command line in a shell. clap's generators write
+//! commands, options and the values that clap knows. For bash, zsh and fish this adds the values of
+//! options that take names: events, sort keys, fields, system calls, processes, threads, cgroups,
+//! users and probes. Names that never change are in the scripts. The others are asked for when a
+//! word is completed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
+use std::string::FromUtf8Error;
 
-use clap::{Arg, Command, CommandFactory};
-use clap_complete::{Shell, generate};
-use tare::cli::raw::Tare;
+use clap::{Arg, Command};
+pub use clap_complete::Shell;
+use clap_complete::generate;
 use tare_render::COLUMNS;
 use tare_render::script::field_names;
 use tare_trace::{CallNames, CallSelection};
@@ -151,11 +153,11 @@ fn list_of_tasks(folder: &str) -> String {
     )
 }
 
-/// Writes the scripts below a folder.
-pub(crate) fn write(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let mut command = Tare::command();
-    // `build` describes the arguments of subcommands, which are deferred.
-    command.build();
+/// Returns the script of a shell for a command line, which must be built.
+///
+/// # Errors
+/// Fails if clap's script isn't UTF-8.
+pub fn script(shell: Shell, command: &mut Command) -> Result<String, FromUtf8Error> {
     let mut options = Vec::new();
     for subcommand in command.get_subcommands() {
         for option in subcommand.get_arguments() {
@@ -164,24 +166,16 @@ pub(crate) fn write(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    let scripts: [(Shell, &str, AddValues); 3] = [
-        // bash-completion looks for the program's name alone.
-        (Shell::Bash, "bash/tare", for_bash),
-        (Shell::Zsh, "zsh/_tare", for_zsh),
-        (Shell::Fish, "fish/tare.fish", for_fish),
-    ];
-    for (shell, path, add_values) in scripts {
-        let mut script = Vec::new();
-        generate(shell, &mut command, "tare", &mut script);
-        let path = folder.join(path);
-        fs::create_dir_all(path.parent().ok_or("no folder")?)?;
-        fs::write(path, add_values(&String::from_utf8(script)?, &options))?;
-    }
-    Ok(())
+    let mut script = Vec::new();
+    generate(shell, command, "tare", &mut script);
+    let script = String::from_utf8(script)?;
+    Ok(match shell {
+        Shell::Bash => for_bash(&script, &options),
+        Shell::Zsh => for_zsh(&script, &options),
+        Shell::Fish => for_fish(&script, &options),
+        _ => script,
+    })
 }
-
-/// Adds the values of options to a script of clap's.
-type AddValues = fn(&str, &[ListOption]) -> String;
 
 /// An option that takes a list.
 struct ListOption {
