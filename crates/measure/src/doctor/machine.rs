@@ -5,6 +5,7 @@ use std::io::Read;
 
 use rustix::io::Errno;
 use tare_kernel::host::{CapabilitySet, Container, CpuGroup, CpuList, Engine, Host, Hypervisor};
+use tare_kernel::probe::Refusal;
 
 use super::facts::Facts;
 use super::item::{Group, Item, Remedy, State};
@@ -22,15 +23,6 @@ const CAPABILITIES: [(&str, CapabilitySet); 7] = [
 ];
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
-    let container = match facts.container {
-        Container::No => "none detected",
-        Container::ImageOnly => "no: an image's files, but the machine's processes and cgroups",
-        Container::Yes(Engine::Docker) => "yes, like Docker's",
-        Container::Yes(Engine::Podman) => "yes, Podman's",
-        Container::Yes(Engine::Kubernetes) => "yes, Kubernetes'",
-        Container::Yes(Engine::Lxc) => "yes, LXC's",
-        Container::Yes(Engine::Unnamed) => "yes, by its namespaces",
-    };
     let hypervisor = match facts.hypervisor {
         None => "none detected",
         Some(Hypervisor::Amazon) => "yes, Amazon EC2",
@@ -44,12 +36,39 @@ pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
         kernel(&facts.host),
         cpus(facts),
         Item::ok(Group::Machine, "virtual_machine", "virtual machine", hypervisor),
-        Item::ok(Group::Machine, "container", "container", container),
+        container(facts),
         capabilities(facts),
         seccomp(facts),
         lockdown(&facts.host),
         kernel_symbols(facts),
     ]
+}
+
+/// Detects a container. Its shortcoming is the first one that an option of its engine lifts.
+fn container(facts: &Facts<'_>) -> Item {
+    let found = match facts.container {
+        Container::No => "none detected",
+        Container::ImageOnly => "no: an image's files, but the machine's processes and cgroups",
+        Container::Yes(Engine::Docker) => "yes, like Docker's",
+        Container::Yes(Engine::Podman) => "yes, Podman's",
+        Container::Yes(Engine::Kubernetes) => "yes, Kubernetes'",
+        Container::Yes(Engine::Lxc) => "yes, LXC's",
+        Container::Yes(Engine::Unnamed) => "yes, by its namespaces",
+    };
+    let item = Item::ok(Group::Machine, "container", "container", found);
+    let (cost, mut remedies) = match facts.probe().own_user() {
+        _ if !remedy::is_in_container(facts) => return item,
+        Err(why @ Refusal::Seccomp) => {
+            ("its seccomp filter refuses every event", remedy::refused(facts, why, 2))
+        }
+        _ if !facts.has(CapabilitySet::PERFMON) => (
+            "it lacks the right to see the kernel and other users' processes",
+            vec![remedy::capabilities(facts, &["perfmon"])],
+        ),
+        _ => return item,
+    };
+    remedies.truncate(1);
+    item.with_shortcoming(State::Limited, cost, remedies)
 }
 
 fn kernel(host: &Host) -> Item {

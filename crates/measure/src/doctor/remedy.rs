@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use tare_kernel::host::{Container, Engine, Hypervisor};
+use tare_kernel::host::{CapabilitySet, Container, Engine, Hypervisor};
 use tare_kernel::probe::Refusal;
 
 use super::facts::Facts;
@@ -90,25 +90,29 @@ pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy
 }
 
 /// Returns the remedies for a seccomp filter that refuses `perf_event_open`. The default profiles
-/// of container engines allow it if the container has `CAP_PERFMON`, even if perf ignores the
-/// capability because it holds only in a user namespace.
+/// of Docker 23 and containerd 1.7 allow it if the container has `CAP_PERFMON`, even if perf ignores
+/// the capability because it holds only in a user namespace. Those of Docker 20 and of Podman until
+/// 2025 don't: if the process has the capability already, only another profile helps.
 fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
+    let effective = facts.rights.as_ref().map(|rights| rights.effective);
+    let is_granted = effective.is_ok_and(|set| set.contains(CapabilitySet::PERFMON));
+    let grant = || if is_granted { Vec::new() } else { vec![grant(facts, &["perfmon"])] };
     let unconfined = |engine: &str| {
         let note = "the container may then make every system call; a profile that allows perf_event_open is narrower";
         Remedy::command(format!("{engine} run --security-opt seccomp=unconfined …"), note)
     };
     match facts.container {
-        Container::Yes(Engine::Podman) => vec![grant(facts, &["perfmon"]), unconfined("podman")],
+        Container::Yes(Engine::Podman) => [vec![unconfined("podman")], grant()].concat(),
         Container::Yes(Engine::Docker | Engine::Unnamed) => {
-            vec![grant(facts, &["perfmon"]), unconfined("docker")]
+            [grant(), vec![unconfined("docker")]].concat()
         }
-        Container::Yes(Engine::Kubernetes) => vec![
-            grant(facts, &["perfmon"]),
-            Remedy::setting(
+        Container::Yes(Engine::Kubernetes) => {
+            let profile = Remedy::setting(
                 "securityContext: {seccompProfile: {type: Unconfined}}",
                 "the container may then make every system call",
-            ),
-        ],
+            );
+            [grant(), vec![profile]].concat()
+        }
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
             vec![Remedy::setting(
                 "SystemCallFilter=perf_event_open",

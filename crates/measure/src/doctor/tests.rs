@@ -115,7 +115,7 @@ fn an_unprivileged_user_on_level_2_counts_own_programs_in_user_mode() {
 #[test]
 fn a_containers_seccomp_filter_is_named_with_the_engines_remedies() {
     let machine = machine(&[
-        ("/proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nSeccomp:\t2\n"),
+        ("/proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001bfffffffff\nSeccomp:\t2\n"),
         ("/proc/sys/kernel/perf_event_paranoid", "2\n"),
         ("/.dockerenv", ""),
     ]);
@@ -146,6 +146,44 @@ fn a_containers_seccomp_filter_is_named_with_the_engines_remedies() {
         State::Limited,
         "rights in a user namespace don't lift the level"
     );
+}
+
+/// The container's own line names one option: first the one that allows events at all.
+#[test]
+fn a_container_names_the_one_option_that_its_engine_needs() {
+    let refuses = |errno: Errno| Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(errno));
+    let bare = "Uid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\nSeccomp:\t2\n";
+    let perfmon = "Uid:\t0\t0\t0\t0\nCapEff:\t00000040a80425fb\nSeccomp:\t2\n";
+    for (trace, status, kernel, wanted) in [
+        ("/.dockerenv", bare, refuses(Errno::PERM), "docker run --cap-add=PERFMON …"),
+        (
+            "/.dockerenv",
+            perfmon,
+            refuses(Errno::PERM),
+            "docker run --security-opt seccomp=unconfined …",
+        ),
+        (
+            "/run/.containerenv",
+            perfmon,
+            refuses(Errno::PERM),
+            "podman run --security-opt seccomp=unconfined …",
+        ),
+        ("/.dockerenv", bare, paranoid_2(), "docker run --cap-add=PERFMON …"),
+        (
+            "/var/run/secrets/kubernetes.io/token",
+            bare,
+            refuses(Errno::PERM),
+            "securityContext: {capabilities: {add: [\"PERFMON\"]}}",
+        ),
+    ] {
+        let machine = machine(&[("/proc/self/status", status), (trace, "")]);
+        let report = report(&machine, &kernel, Err(Errno::PERM));
+        let container = item(&report, "container");
+        assert_eq!((container.state, commands(container)), (State::Limited, vec![wanted]));
+    }
+    let free = machine(&[("/proc/self/status", perfmon), ("/.dockerenv", "")]);
+    let report = report(&free, &Scripted::new(), Ok(()));
+    assert_eq!(item(&report, "container").state, State::Ok);
 }
 
 #[test]

@@ -7,8 +7,9 @@ use tare_events::OpenError;
 use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::child::{CommandError, FileLimit};
-use tare_kernel::host::{CapabilitySet, Host};
+use tare_kernel::host::Host;
 use tare_kernel::open::{EventTarget, Kernel, System};
+use tare_kernel::probe::{self, AccessProbe};
 use tare_measure::count::Counters;
 
 use crate::exit::{Exit, Refusal, say};
@@ -22,9 +23,8 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
         OpenError::NotPermitted { per_cpu, .. } => {
             let level = host.sysctl("kernel.perf_event_paranoid");
             let wanted = if *per_cpu { 0 } else { 1 };
-            let allows = level.as_ref().is_ok_and(|level| *level <= wanted);
-            if is_filtered(host, allows) {
-                "a seccomp filter refuses it, as those of containers do: `docker run --cap-add=PERFMON` or another filter allows it; `tare doctor` says more".to_owned()
+            if is_filtered(host, &System) {
+                "a seccomp filter refuses it, as those of containers do: `docker run --cap-add=PERFMON` or another filter allows it; `tare doctor` shows how".to_owned()
             } else {
                 let level = level.map_or_else(|_| "?".to_owned(), |level| level.to_string());
                 format!(
@@ -48,13 +48,11 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
     Refusal { exit, message }
 }
 
-/// Whether a seccomp filter refused the event: this process has one, and the kernel's own checks
-/// would pass.
-fn is_filtered(host: &Host, setting_allows: bool) -> bool {
-    host.rights().is_ok_and(|rights| {
-        rights.seccomp_filter == Some(true)
-            && (setting_allows || rights.has(CapabilitySet::PERFMON))
-    })
+/// Whether a seccomp filter refuses every event: this process has one, and may not even count in
+/// user mode on its own thread.
+fn is_filtered(host: &Host, kernel: &dyn Kernel) -> bool {
+    let probe = AccessProbe::new(kernel, host.rights().as_ref().ok());
+    probe.own_user() == Err(probe::Refusal::Seccomp)
 }
 
 /// Whether the kernel refuses the task rather than the event: attaching needs the rights of

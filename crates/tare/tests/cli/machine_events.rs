@@ -152,6 +152,32 @@ fn a_filter_that_refuses_any_system_call_is_survived() {
     }
 }
 
+/// As in a container: root lacks the capability, and the paranoid level alone would refuse the
+/// kernel's part of the event.
+#[test]
+fn a_filter_is_named_instead_of_the_paranoid_level() {
+    let names = CallNames::default();
+    let mut calls = names.calls().filter(|(call, name)| *name == "perf_event_open" && !call.compat);
+    let number = calls.next().unwrap().0.number.to_string();
+    let place = RecordingFolder::new();
+    for command in [&["stat"][..], &["record", "-o"]] {
+        let mut refused = Command::new("setpriv");
+        if is_root() {
+            refused.args(["--bounding-set=-all", "--inh-caps=-all"]);
+        }
+        refused.arg(workload("refuse")).args([&number, "1"]);
+        refused.arg(tare().get_program()).args(command);
+        if command.len() > 1 {
+            refused.arg(place.file());
+        }
+        let Ok(output) = refused.args(["--", "true"]).output() else {
+            return println!("skipped: setpriv (util-linux) is not installed");
+        };
+        let said = stderr(&output);
+        assert!(said.contains("seccomp filter") && !said.contains("sysctl"), "{command:?}: {said}");
+    }
+}
+
 /// Freezes the file system with `fsfreeze`, as before a snapshot, so that writes wait.
 #[test]
 fn a_disk_that_hangs_costs_samples_and_no_more() {
