@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use crate::support::{stderr, tare};
 use crate::symbols::build_id;
 
-/// Builds a program with 3,000 functions besides `main`, three of which run.
-fn program(folder: &Path) -> PathBuf {
+/// Builds a program with a number of functions besides `main`, three of which run.
+pub(crate) fn program(folder: &Path, functions: usize) -> PathBuf {
     let text = folder.join("many.c");
     let binary = folder.join("many");
-    let functions: String = (0..3000)
+    let functions: String = (0..functions)
         .map(|n| format!("__attribute__((noinline)) int function_{n}(int a) {{ for (volatile int i = 0; i < 20000; i++) a += i ^ {n}; return a; }}\n"))
         .collect();
     let main = "int main(void) { int a = 0; for (int i = 0; i < 1500; i++) a += function_7(i) + function_77(i) + function_777(i); return a == 1; }\n";
@@ -32,7 +32,7 @@ struct CachedRecording {
 impl CachedRecording {
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let binary = program(folder.path());
+        let binary = program(folder.path(), 3000);
         std::fs::create_dir(folder.path().join("cache")).unwrap();
         let mut record = tare();
         record.args(["record", "-e", "cpu-clock:u", "-o"]).arg(folder.path().join("perf.data"));
