@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Makes the packages, then installs, runs and removes each, offline, in an environment of its own. `./x package --test` calls it.
+# Installs, runs and removes each package, offline, in an environment of its own. `./x package --test` calls it.
 # Each environment must get from the installation to a report with function names within $limit seconds, and removal must leave
 # no file of tare: the lists of files before and after are compared, without the package managers' own databases.
-#   test.sh                 all of them
-#   test.sh in NAME [ROOT]  one, once the packages are there: deb, rpm, tarball, wheel, npm, image, action, checks
+#   test.sh --test          makes the packages first, with a binary that is cheap to build
+#   test.sh --test-built    tests the packages in target/dist
+#   test.sh in NAME [ROOT]  one, once the packages are there: deb, rpm, tarball, wheel, npm, image, action, checks, guest
 . "$(dirname "$0")/../scripts/lib.sh"
 
 dist=$PWD/target/dist
 work=$PWD/target/package/test
 roots=$PWD/target/package/roots
+made=target/package/made
+# Seconds for an environment, and for all of the emulated guest.
 limit=60
+guest_limit=300
 export DIST=$dist WORK=$work
 case $(uname -m) in
 x86_64) debian=amd64 ;;
@@ -25,6 +29,7 @@ need_testers() {
     need rpmlint rpmlint
     need npm npm
     need unshare util-linux
+    need jq jq
     need_venv
 }
 
@@ -222,6 +227,54 @@ test_checks() {
     for package in "$dist"/*.tgz; do npm pack --dry-run --loglevel=error "$package"; done
 }
 
+# The deb, the tarball and the wheel of arm64, in the guest: packaging/guest.sh.
+test_guest() {
+    rm -rf "$work/job"
+    mkdir -p "$work/job"
+    cp "$dist"/*_arm64.deb "$dist"/*-aarch64.tar.gz "$dist"/*_aarch64.whl "$dist/install.sh" "$dist/SHA256SUMS" "$roots/arm64.tar" "$work/job/"
+    cp packaging/guest.sh "$work/job/run.sh"
+    aarch64-linux-gnu-gcc -O0 -fno-omit-frame-pointer -static -o "$work/job/spin" packaging/spin.c
+    RIG_TIMEOUT=$guest_limit vm/rig.sh run "$work/job"
+    rm -rf "$work/job"
+}
+
+# A binary of the profile dist has no path of this machine: two builds in different folders have the same bytes.
+test_paths() {
+    local binary place
+    for binary in "$made"/*/tare; do
+        # The release profile keeps them.
+        if [ "$binary" != "$made/aarch64/tare" ] && cmp -s "$binary" "$release/tare"; then continue; fi
+        for place in "$PWD" "${CARGO_HOME:-$HOME/.cargo}" "$HOME"; do
+            if grep -aqF "$place/" "$binary"; then die "$binary contains $place"; fi
+        done
+        echo "$binary contains no path"
+    done
+}
+
+# debian_root SUITE: makes an empty Debian in a tar file, unless it is there.
+debian_root() {
+    [ ! -e "$roots/$1.tar" ] || return 0
+    debootstrap --variant=minbase "$1" "$roots/$1" "$(mirror)"
+    rm -rf "$roots/$1"/var/cache/apt/archives/*.deb
+    tar -C "$roots/$1" -cf "$roots/new.tar" .
+    mv "$roots/new.tar" "$roots/$1.tar"
+}
+
+# guest_root: makes the root of the guest's test in a tar file, unless it is there: Debian's packages for arm64, unpacked, without an
+# installation of each.
+guest_root() {
+    local deb root=$roots/arm64
+    [ ! -e "$root.tar" ] || return 0
+    rm -rf "$root"
+    debootstrap --foreign --arch=arm64 --variant=minbase --include=python3,python3-pip-whl bookworm "$root" "$(mirror)"
+    for deb in "$root"/var/cache/apt/archives/*.deb; do dpkg -x "$deb" "$root"; done
+    rm -rf "$root"/debootstrap "$root"/var/{cache,lib/apt}/* "$root"/usr/share/{doc,locale,man,zoneinfo,i18n} "$root"/usr/lib/*/gconv
+    : >"$root/var/lib/dpkg/status"
+    tar -C "$root" -cf "$roots/new.tar" .
+    mv "$roots/new.tar" "$root.tar"
+    rm -rf "$root"
+}
+
 # attempt LIMIT NAME [SUITE]: runs a test within a number of seconds, and counts it.
 attempt() {
     local began=$SECONDS
@@ -245,23 +298,36 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     skip "the packages are installed into roots made of Debian packages, which takes root and apt-get"
 else
     need_testers
-    if scripts/package --twice; then
+    mkdir -p "$work" "$roots"
+    if [ "${1:-}" = --test-built ]; then
+        [ -e "$dist/SHA256SUMS" ] || die "there are no packages in $dist: ./x package"
+    elif scripts/package --for-test; then
         result passed 1
     else
         result failed 1
-        echo "FAILED packages of the same bytes from two folders"
+        die "the packages weren't made, or differ between two folders"
     fi
-    mkdir -p "$work" "$roots"
     # Static, so that it runs in a root without libraries.
     cc -O0 -fno-omit-frame-pointer -static -o "$work/spin" packaging/spin.c
     for suite in bookworm trixie; do
         say "an empty root of Debian $suite"
         rm -rf "${roots:?}/$suite"
-        debootstrap --variant=minbase "$suite" "$roots/$suite" "$(mirror)" >"$work/log" || cat "$work/log"
+        debian_root "$suite" >"$work/log" 2>&1 || cat "$work/log"
+        mkdir -p "$roots/$suite"
+        tar -C "$roots/$suite" -xf "$roots/$suite.tar"
         attempt $limit deb $suite
     done
     attempt $limit tarball bookworm
     for name in rpm wheel npm image action; do attempt $limit $name; done
+    attempt $limit paths
     attempt 300 checks
+    if [ -e "$made/aarch64/tare" ]; then
+        say "a root of Debian for the arm64 guest"
+        vm/rig.sh setup
+        if guest_root >"$work/log" 2>&1; then :; else cat "$work/log"; fi
+        attempt $guest_limit guest
+    else
+        skip "packages for arm64 are tested on x86-64"
+    fi
 fi
 [ -n "$called_by_test" ] || print_results
