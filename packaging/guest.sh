@@ -21,7 +21,10 @@ use() { # use TARE: records and reports with function names.
     inside "$1" record -q -g -o /tmp/perf.data -- /job/spin
     inside "$1" report --stdio -i /tmp/perf.data >/tmp/report
     rm $root/tmp/perf.data
-    grep -q spin_inner /tmp/report && grep -q spin_outer /tmp/report || { cat /tmp/report; exit 1; }
+    if ! grep -q spin_inner /tmp/report || ! grep -q spin_outer /tmp/report; then
+        cat /tmp/report
+        exit 1
+    fi
 }
 
 gone() { # gone NAME: removal left no file.

@@ -218,6 +218,7 @@ test_checks() {
     local package
     lintian --fail-on error --allow-root "$dist"/*.deb
     [ "$(grep -vc '^#' packaging/lintian-overrides)" -le 2 ]
+    [ "$(grep -c '^ *"' packaging/rpmlint.toml)" -le 2 ]
     for package in "$dist"/*.rpm; do rpmlint --config packaging/rpmlint.toml "$package"; done
     if [ ! -x "$work/twine/bin/twine" ]; then
         python3 -m venv "$work/twine"
