@@ -13,7 +13,7 @@ roots=$PWD/target/package/roots
 made=target/package/made
 # Seconds for an environment, and for all of the emulated guest.
 limit=60
-guest_limit=300
+guest_limit=540
 export DIST=$dist WORK=$work
 case $(uname -m) in
 x86_64) debian=amd64 ;;
@@ -99,6 +99,16 @@ test_tarball() { # test_tarball SUITE
     in_root "$root" /mnt/dist/install.sh --prefix /usr/local
     in_root "$root" sh -c "$use" sh /usr/local/bin/tare /mnt/spin /tmp/perf.data
     in_root "$root" /mnt/dist/install.sh --uninstall --prefix /usr/local
+    after "$root"
+    # A user without rights, whose home can't be written.
+    # shellcheck disable=SC2016 # expanded in the root
+    in_root "$root" setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent sh -c '
+        set -e
+        mkdir /tmp/own
+        /mnt/dist/install.sh --prefix /tmp/own/prefix
+        sh -c "$0" sh /tmp/own/prefix/bin/tare /mnt/spin /tmp/own/perf.data
+        /mnt/dist/install.sh --uninstall --prefix /tmp/own/prefix
+        rmdir /tmp/own/prefix /tmp/own' "$use"
     after "$root"
     # A damaged archive is refused.
     rm -rf "$work/damaged"
