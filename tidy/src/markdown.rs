@@ -151,7 +151,8 @@ fn can_be_wrapped(line: &str) -> bool {
 /// The lines `crate -> crate, crate` of a document: a crate, and the crates that it may use.
 #[must_use]
 pub fn edges(text: &str) -> Vec<(&str, Vec<&str>)> {
-    let edges = text.lines().filter(|line| line.starts_with("tare-"));
+    let is_edge = |line: &&str| line.starts_with("tare-") || line.starts_with("cargo-tare ");
+    let edges = text.lines().filter(is_edge);
     edges
         .filter_map(|line| line.split_once(" ->"))
         .map(|(user, used)| {
