@@ -18,6 +18,8 @@ pub(super) struct Arch {
     /// pointer, and calls push the return address on the stack.
     pub(super) return_address: u8,
     pub(super) has_link_register: bool,
+    /// The instruction of a system call.
+    pub(super) system_call: &'static [u8],
     /// Instructions that a signal handler returns to: the call of `rt_sigreturn(2)`.
     pub(super) signal_return: &'static [u8],
     /// Layout of the stack at these instructions.
@@ -97,6 +99,8 @@ pub(super) const X86_64: Arch = Arch {
     frame_pointer: 6,
     return_address: 16,
     has_link_register: false,
+    // syscall
+    system_call: &[0x0f, 0x05],
     // mov $15, %rax; syscall
     signal_return: &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05],
     signal_frame: SIGNAL_FRAME_X86_64,
@@ -113,6 +117,8 @@ pub(super) const X86: Arch = Arch {
     frame_pointer: 5,
     return_address: 8,
     has_link_register: false,
+    // int $0x80
+    system_call: &[0xcd, 0x80],
     // mov $173, %eax; int $0x80
     signal_return: &[0xb8, 0xad, 0, 0, 0, 0xcd, 0x80],
     signal_frame: SIGNAL_FRAME_X86,
@@ -127,6 +133,8 @@ pub(super) const AARCH64: Arch = Arch {
     frame_pointer: 29,
     return_address: 30,
     has_link_register: true,
+    // svc #0
+    system_call: &[0x01, 0, 0, 0xd4],
     // mov x8, #139; svc #0
     signal_return: &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4],
     signal_frame: SIGNAL_FRAME_AARCH64,

@@ -164,6 +164,8 @@ pub enum UnwindOutcome {
     Whole,
     /// Truncated: the copy ended.
     CopyEnded,
+    /// Truncated: the program is being replaced in execve(2), and its stack is gone already.
+    Replaced,
     /// Truncated: the callers are on another stack than the copied one, as with `sigaltstack(2)`.
     OtherStack,
     /// Truncated: the file has unwind tables, but none for this code: hand-written assembly.
@@ -184,9 +186,10 @@ pub enum UnwindOutcome {
 
 impl UnwindOutcome {
     /// All outcomes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Whole,
         Self::CopyEnded,
+        Self::Replaced,
         Self::OtherStack,
         Self::Assembly,
         Self::TooDeep,
@@ -200,7 +203,10 @@ impl UnwindOutcome {
     /// Whether the inner frames are valid, and the rest is missing for a reason that is no failure.
     #[must_use]
     pub const fn is_truncated(self) -> bool {
-        matches!(self, Self::CopyEnded | Self::OtherStack | Self::Assembly | Self::TooDeep)
+        matches!(
+            self,
+            Self::CopyEnded | Self::Replaced | Self::OtherStack | Self::Assembly | Self::TooDeep
+        )
     }
 
     /// Why the stack isn't complete, as a message.
@@ -209,6 +215,7 @@ impl UnwindOutcome {
         match self {
             Self::Whole => "whole",
             Self::CopyEnded => "the copy ended",
+            Self::Replaced => "execve was replacing the program",
             Self::OtherStack => "went on on another stack",
             Self::Assembly => "code without call frames in a file that has them",
             Self::TooDeep => "too many frames",

@@ -776,10 +776,24 @@ impl Walk<'_> {
         call
     }
 
+    /// Whether the innermost function made a system call, and none of its stack could be read. The
+    /// call of this function wrote to the stack, so the memory was there: only execve(2) removes it.
+    fn is_replaced(&self) -> bool {
+        let instruction = self.arch.system_call;
+        let call = self.frame.pc.wrapping_sub(instruction.len() as u64);
+        let mapping = self.space.find(call).filter(|_| self.memory.bytes.is_empty());
+        mapping.is_some_and(|mapping| {
+            let Ok(loaded) = self.unwinder.loaded(self.dsos, mapping.dso) else { return false };
+            let own = loaded.tables.segments().to_address(mapping.to_dso(call));
+            own.is_some_and(|own| loaded.has_code(own, instruction))
+        })
+    }
+
     /// Returns the outcome for an address that isn't in the copy.
     fn unread(&self, address: u64, interrupted: bool) -> UnwindOutcome {
         let copied = self.space.find(self.memory.start);
         match copied {
+            _ if self.is_replaced() => UnwindOutcome::Replaced,
             _ if address >= self.memory.start && address < self.memory.end() => {
                 UnwindOutcome::CopyEnded
             }

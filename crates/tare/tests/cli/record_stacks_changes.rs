@@ -119,6 +119,29 @@ int main(int argc, char **argv) {
     assert_whole(&place);
 }
 
+/// While execve(2) replaces a program, its stack is gone, but the thread's registers are still those
+/// of the call.
+#[test]
+fn stacks_that_execve_has_removed_are_told_from_copies_that_ended() {
+    let place = RecordingFolder::new();
+    let options = ["-e", "cpu-clock", "-F", "10000", "-g", "--", "sh", "-c"];
+    let run =
+        "for i in 1 2 3 4 5 6 7 8 9 10; do for j in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; done";
+    let output = place.run(&[&options[..], &[run]].concat());
+    if !output.status.success() {
+        return println!("skipped: can't record the kernel here: {}", stderr(&output));
+    }
+    let report = ["report", "--json", "-g", "none", "-i"];
+    let document = document(&tare().args(report).arg(place.file()).output().unwrap());
+    let reasons = document["loss"]["copied_stacks"]["reasons"].as_array().unwrap();
+    let count = |why: &str| -> u64 {
+        let same = reasons.iter().filter(|reason| reason["why"] == why);
+        same.filter_map(|reason| reason["stacks"].as_u64()).sum()
+    };
+    let replaced = count("execve was replacing the program");
+    assert!(replaced > 0 && count("the copy ended") * 4 <= replaced, "{reasons:?}");
+}
+
 /// A child without exec shares its parent's mappings, and a thread's exec replaces all of them.
 #[test]
 fn forks_and_the_exec_of_a_thread_are_followed() {
