@@ -38,7 +38,7 @@ pub(crate) struct CopiedStack<'a> {
 }
 
 /// The frames of an unwound stack, innermost first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StackFrames {
     pub(crate) frames: Vec<UnwoundFrame>,
     end: UnwindOutcome,
@@ -55,6 +55,11 @@ impl StackFrames {
     /// Whether they reach the start of their thread.
     pub(crate) fn is_whole(&self) -> bool {
         self.end == UnwindOutcome::Whole
+    }
+
+    /// Whether they are right, and their callers are missing.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.end.is_truncated()
     }
 
     /// Returns the stack as addresses of code. `position` is the number of records before its

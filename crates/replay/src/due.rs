@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use tare_format::abi::bindings::PERF_CONTEXT_USER;
 use tare_format::file::Description;
-use tare_format::record::{RawRecord, Record, Sample, SampleHead, kind};
+use tare_format::record::{MISC_TRUNCATED_CHAIN, RawRecord, Record, Sample, SampleHead, kind};
 use tare_profile::Losses;
 
 use crate::cpumode::CpuMode;
@@ -202,9 +202,9 @@ impl ReplayState {
         }
         off_cpu.complete_chain(description, event, &fields, machine);
         // The ledger has the counts of chains that the recorder unwound.
-        if !machine.recorded_chains.are_unwound()
-            && let Some(event) = event.and_then(|event| description.events().get(event))
-        {
+        if machine.recorded_chains.are_unwound() {
+            machine.chain_parts.is_truncated = raw.misc & MISC_TRUNCATED_CHAIN != 0;
+        } else if let Some(event) = event.and_then(|event| description.events().get(event)) {
             machine.chain_parts.note_depth(&event.attr, &fields);
         }
         if fields.read.is_none() {

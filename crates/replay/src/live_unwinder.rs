@@ -20,11 +20,11 @@ use tare_format::abi::bindings::{
 use tare_format::file::{Description, OpenError, writer};
 use tare_format::ledger::{IncompleteChains, OffCpuReach, UnwoundChains};
 use tare_format::record::{
-    Layout, RawRecord, Record, RecordHeader, Records, Sample, SampleHead, StackParts, StackPiece,
-    kind,
+    Layout, MISC_TRUNCATED_CHAIN, RawRecord, Record, RecordHeader, Records, Sample, SampleHead,
+    StackParts, StackPiece, kind,
 };
 use tare_profile::EndReasonCount;
-use tare_symbols::{DsoRenumbering, SymbolOptions, UnwindCache, Unwinder, UnwoundFrame};
+use tare_symbols::{DsoRenumbering, SymbolOptions, UnwindCache, Unwinder};
 
 use crate::copied_stack::{CopiedStack, StackFrames};
 use crate::deep_stacks::DeepStacks;
@@ -104,7 +104,7 @@ enum UserFrames {
     /// As recorded, or the record has none.
     Recorded,
     /// Unwound.
-    Unwound(Vec<UnwoundFrame>),
+    Unwound(StackFrames),
     /// The record only introduced a stack, and isn't written.
     Introduced,
 }
@@ -112,20 +112,14 @@ enum UserFrames {
 /// The unwound user stacks of waits, by the keys that samples of off-CPU time carry.
 #[derive(Debug, Default)]
 struct WaitStacks {
-    by_key: HashMap<u64, WaitStack, foldhash::fast::RandomState>,
+    by_key: HashMap<u64, StackFrames, foldhash::fast::RandomState>,
     /// Number of frames in all of them.
     frames: usize,
     reach: OffCpuReach,
 }
 
-#[derive(Debug)]
-struct WaitStack {
-    frames: Vec<UnwoundFrame>,
-    is_whole: bool,
-}
-
 impl WaitStacks {
-    fn insert(&mut self, key: u64, stack: WaitStack) {
+    fn insert(&mut self, key: u64, stack: StackFrames) {
         if self.frames + stack.frames.len() <= WAIT_FRAMES {
             self.frames += stack.frames.len();
             let before = self.by_key.insert(key, stack);
@@ -137,8 +131,8 @@ impl WaitStacks {
     fn find(&mut self, key: u64, ns: u64) -> UserFrames {
         let stack = self.by_key.get(&key).filter(|_| key != 0);
         self.reach.ns += ns;
-        self.reach.whole_ns += if stack.is_some_and(|stack| stack.is_whole) { ns } else { 0 };
-        stack.map_or(UserFrames::Recorded, |stack| UserFrames::Unwound(stack.frames.clone()))
+        self.reach.whole_ns += if stack.is_some_and(StackFrames::is_whole) { ns } else { 0 };
+        stack.map_or(UserFrames::Recorded, |stack| UserFrames::Unwound(stack.clone()))
     }
 }
 
@@ -306,7 +300,7 @@ impl LiveUnwinder {
                 }
                 match unwound.frames.is_empty() {
                     true => UserFrames::Recorded,
-                    false => UserFrames::Unwound(unwound.frames),
+                    false => UserFrames::Unwound(unwound),
                 }
             }
             None => UserFrames::Recorded,
@@ -327,9 +321,7 @@ impl LiveUnwinder {
         let Some((_, unwound)) = self.unwind_stack(sample, position, false) else {
             return UserFrames::Recorded;
         };
-        let is_whole = unwound.is_whole();
-        let stack = WaitStack { frames: unwound.frames, is_whole };
-        self.waits.insert(sample.head.addr.unwrap_or(0), stack);
+        self.waits.insert(sample.head.addr.unwrap_or(0), unwound);
         UserFrames::Introduced
     }
 
@@ -391,6 +383,8 @@ impl LiveUnwinder {
         if is_dropped {
             return;
         }
+        let is_truncated = matches!(frames, UserFrames::Unwound(unwound) if unwound.is_truncated());
+        let misc = if is_truncated { misc | MISC_TRUNCATED_CHAIN } else { misc };
         let Ok(header) = RecordHeader::new(kind, misc, body.len()) else { return };
         let parts = record.event.and_then(|event| {
             let keeps_registers = self.events.get(event)?.keeps_registers;
@@ -403,11 +397,11 @@ impl LiveUnwinder {
         };
         let mut chain = Vec::with_capacity(64);
         match frames {
-            UserFrames::Unwound(frames) => {
+            UserFrames::Unwound(unwound) => {
                 let recorded = parts.callchain.iter();
                 chain.extend(recorded.take_while(|word| *word != PERF_CONTEXT_USER));
                 chain.push(PERF_CONTEXT_USER);
-                chain.extend(frames.iter().map(|frame| frame.pc));
+                chain.extend(unwound.frames.iter().map(|frame| frame.pc));
             }
             _ => chain.extend(parts.callchain.iter()),
         }

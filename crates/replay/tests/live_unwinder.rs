@@ -11,7 +11,7 @@ use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::writer::{Description, EventDescription};
 use tare_format::record::encode::Encoder;
 use tare_format::record::{
-    FileId, Layout, Mmap, RecordHeader, Records, Sample, SampleId, UserStack,
+    FileId, Layout, MISC_TRUNCATED_CHAIN, Mmap, RecordHeader, Records, Sample, SampleId, UserStack,
 };
 use tare_replay::{LiveUnwinder, StackTrimmer, UnwoundEvent};
 use tare_symbols::SymbolOptions;
@@ -162,6 +162,16 @@ fn memory_above_the_base_of_a_known_stack_is_not_queued() {
     assert!((40 * 32..1 << 11).contains(&bytes), "{bytes} bytes");
     unwound(&mut unwinder, &known);
     assert_eq!(unwinder.counts().whole, 2, "{:?}", unwinder.counts());
+}
+
+#[test]
+fn a_chain_that_misses_callers_is_marked_in_its_record() {
+    let records = [code(), sample(2, 9, 1000), sample(3, 20, 96)].concat();
+    let unwound = unwound(&mut unwinder().0, &records);
+    let samples =
+        Records::new(&unwound, Endian::NATIVE).filter(|raw| raw.kind == PERF_RECORD_SAMPLE);
+    let marks = samples.map(|raw| raw.misc & MISC_TRUNCATED_CHAIN != 0).collect::<Vec<_>>();
+    assert_eq!(marks, [false, true]);
 }
 
 #[test]

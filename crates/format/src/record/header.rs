@@ -12,6 +12,10 @@ pub struct TooLong {
     pub size: usize,
 }
 
+/// Bit in [`RecordHeader::misc`] of a sample whose call chain tare's recorder unwound: the chain
+/// lacks its outermost callers. Kernels use bits 0 to 2 and 12 to 15, and perf ignores the others.
+pub const MISC_TRUNCATED_CHAIN: u16 = 1 << 11;
+
 /// The first 8 bytes of every record (`struct perf_event_header`), decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {

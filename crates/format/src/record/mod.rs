@@ -25,7 +25,7 @@ mod task;
 
 pub use auxtrace::{Aux, Auxtrace, AuxtraceError, AuxtraceInfo};
 pub use data_source::DataSource;
-pub use header::{RecordHeader, TooLong};
+pub use header::{MISC_TRUNCATED_CHAIN, RecordHeader, TooLong};
 pub use layout::{Events, Layout, SampleId};
 pub use map::{BpfEvent, Cgroup, FileId, Ksymbol, Mmap, NamespaceLink, Namespaces, TextPoke};
 pub use notice::{Lost, Throttle};
