@@ -19,6 +19,9 @@ build() { # build NAME COMPILER SOURCE OPTION...
 build libext.so cc ext.c -O2 -shared -fPIC
 rest=(-O2 -pthread "$into/libext.so" "-Wl,-z,lazy" "-Wl,-rpath,$into")
 build known cc known.c -fomit-frame-pointer "${rest[@]}"
+build known-large cc known.c -fomit-frame-pointer -DROOM=1000 "${rest[@]}" # up to 64 KiB of stack
+# Most of its time is in calls and returns, and in functions that a signal interrupts there.
+build known-short cc known.c -fomit-frame-pointer -DPASSES=20 "${rest[@]}"
 build known-fp cc known.c -fno-omit-frame-pointer -DFRAME_POINTERS "${rest[@]}"
 # try NAME COMPILER SOURCE OPTION...: the compiler or its libraries may lack what this needs.
 try() { build "$@" 2>/dev/null || rm -f "$into/$1.$$"; }

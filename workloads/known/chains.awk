@@ -2,7 +2,8 @@
 # ip,sym,dso): how many equal one of the call chains in CHAINS (the output of `known --chains`), and
 # how many stacks there are. Ignores stacks of the dynamic linker and of a runtime's own threads
 # (lines `apart NAME`), frames whose name is in no chain, and frames of a signal handler (lines
-# `inner NAMES`) before a chain. -v show=N prints the first N other stacks.
+# `inner NAMES`) before a chain. With -v ends=1 and lines `end NAME`, the outermost frame must
+# be one of these. -v show=N prints the first N other stacks.
 function judge(    at, from, text) {
     if (frames == 0) return
     if (first !~ /\/ld-linux|\/ld-musl/ && !(kept == 0 && is_apart)) {
@@ -11,7 +12,7 @@ function judge(    at, from, text) {
         for (at in inner) if (starts(inner[at], 1) > from) from = starts(inner[at], 1)
         text = ""
         for (at = from; at <= kept; at++) text = text " " name[at]
-        if (text in chain) good++
+        if (text in chain && (!ends || !has_ends || outermost in end)) good++
         else if (shown++ < show) print "other:" (from > 1 ? " (in a handler)" : "") text " of " whole
     }
     frames = kept = is_apart = 0; whole = ""
@@ -25,6 +26,7 @@ function starts(names, at,    words, count, word) {
 FNR == NR {
     text = ""
     for (at = 2; at <= NF; at++) { known[$at] = 1; text = text " " $at }
+    if ($1 == "end") { end[$2] = has_ends = 1; delete known[$2]; next }
     if ($1 == "apart") { apart[$2] = 1; delete known[$2]; next }
     if ($1 == "inner") inner[++inners] = substr(text, 2); else chain[text] = 1
     next
@@ -35,6 +37,7 @@ NF == 0 { judge(); next }
     if (frames == 1) first = $NF
     sub(/\.cold$/, "", $2) # the compiler puts rarely executed parts of a function elsewhere
     whole = whole " " $2
+    outermost = $2
     if ($2 in apart) is_apart = 1
     if ($2 in known) name[++kept] = $2
 }

@@ -1,7 +1,7 @@
 // known SECONDS: works at depths of 1 to 60 calls, on two threads, under a timer's signal handler,
 // through a procedure linkage table, in the vdso and behind a tail call. `known --chains` prints
-// every possible call chain, innermost function first, and the functions of the handler, for
-// known-chains.awk.
+// every possible call chain, innermost function first, the functions of the handler, and those in
+// which threads start, for known-chains.awk.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,12 @@
 #include <time.h>
 
 #define APART __attribute__((noinline, noipa))
-#define PASSES 20000
+#ifndef PASSES
+#define PASSES 20000 // of a leaf's loop
+#endif
+#ifndef ROOM
+#define ROOM 0 // bytes more in each frame
+#endif
 
 extern long ext(long);
 static volatile long sink;
@@ -28,7 +33,7 @@ static volatile long sink;
 #define LEVEL(N, NEXT) \
 	LEAF(N) \
 	APART static long f##N(long depth, long a, long b) { \
-		volatile char room[(N * 5) % 48 + 8]; \
+		volatile char room[(N * 5) % 48 + 8 + ROOM]; \
 		long c = a ^ b, d = a * 3; \
 		room[0] = (char)a; \
 		long r = depth == N ? leaf##N(PASSES, b) : NEXT(depth, b + 1, a); \
@@ -70,7 +75,7 @@ APART static long through_vdso(long seed) {
 	return seed + 1;
 #endif
 	struct timespec now;
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < PASSES / 40; i++) {
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		seed += now.tv_nsec;
 	}
@@ -79,9 +84,9 @@ APART static long through_vdso(long seed) {
 
 // By frame pointers, the handler's callers may be missing: it works less in known-fp.
 #ifdef FRAME_POINTERS
-#define PASSES_IN_HANDLER PASSES
+#define PASSES_IN_HANDLER 20000
 #else
-#define PASSES_IN_HANDLER (20 * PASSES)
+#define PASSES_IN_HANDLER 400000
 #endif
 LEAF(_in_handler)
 APART static void handler(int signal) { sink = leaf_in_handler(PASSES_IN_HANDLER, signal) + 1; }
@@ -125,6 +130,9 @@ int main(int argc, char **argv) {
 		chains("main");
 		chains("thread_main");
 		puts("inner leaf_in_handler handler\ninner handler");
+#ifndef __i386__ // there the function that starts threads has no name
+		puts("end _start\nend clone3\nend __clone3\nend clone\nend __clone");
+#endif
 		return 0;
 	}
 	double seconds = argc > 1 ? atof(argv[1]) : 1;
