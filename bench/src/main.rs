@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::benchmark::{AGAINST, BENCHMARKS, Benchmark};
+use crate::benchmark::{AGAINST, BENCHMARKS, Benchmark, STACKS, stack_parts};
 use crate::setting::Setting;
 
 /// Runs tare beside other tools: interleaved rounds in random order, ratios with 95% bootstrap
@@ -23,7 +23,7 @@ use crate::setting::Setting;
 #[command(name = "./x bench")]
 struct Arguments {
     /// Benchmarks to run (default: all); or `against FILE [short] [flood] [steady] [read]`: the
-    /// binary before a change, and the cases to compare.
+    /// binary before a change, and the cases to compare; or `stacks [PART]…`.
     names: Vec<String>,
     /// Number of rounds (default: each benchmark's own).
     #[arg(long, value_name = "N")]
@@ -51,12 +51,16 @@ fn main() -> anyhow::Result<()> {
             writeln!(out, "{name:<12} {about}")?;
         }
         writeln!(out, "{} FILE [CASE…] {}", AGAINST.name, AGAINST.about)?;
+        writeln!(out, "{} PART… {}", STACKS.name, stack_parts().collect::<Vec<_>>().join(" "))?;
         return Ok(());
     }
     let Arguments { names, tare, workloads, pairs: rounds, seed, .. } = arguments;
     let (chosen, before, cases) = match names.as_slice() {
         [against, before, cases @ ..] if against == AGAINST.name => {
             (vec![&AGAINST], Some(before.into()), cases.to_vec())
+        }
+        [stacks, parts @ ..] if stacks == STACKS.name && has_parts(parts) => {
+            (vec![&STACKS], None, parts.to_vec())
         }
         names => (choose(names)?, None, Vec::new()),
     };
@@ -73,6 +77,11 @@ fn main() -> anyhow::Result<()> {
         writeln!(out, "raw results: {}", file.display())?;
     }
     Ok(())
+}
+
+/// Whether there are names, and each is one of a part of [`STACKS`].
+fn has_parts(names: &[String]) -> bool {
+    !names.is_empty() && names.iter().all(|name| stack_parts().any(|part| part == name))
 }
 
 fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {

@@ -71,7 +71,7 @@ impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.low, self.high) {
             (Some(low), Some(high)) => write!(f, "{:.4} [{low:.4}, {high:.4}]", self.value),
-            _ => write!(f, "{}", self.value),
+            _ => write!(f, "{}", (self.value * 1e4).round() / 1e4),
         }
     }
 }
@@ -206,13 +206,23 @@ impl fmt::Display for Report {
         for line in &self.table {
             writeln!(f, "  {line}")?;
         }
-        for finding in &self.findings {
-            let verdict = if finding.met() { "met" } else { "not met" };
-            writeln!(
-                f,
-                "  {}: target {}, measured {}: {verdict}",
-                finding.what, finding.bound, finding.measured
-            )?;
+        let rows = self.findings.iter().map(|finding| {
+            let verdict = if finding.met() { "met" } else { "NOT MET" };
+            [
+                finding.what.clone(),
+                finding.bound.to_string(),
+                finding.measured.to_string(),
+                verdict.into(),
+            ]
+        });
+        let heading = ["figure", "limit", "measured", ""].map(str::to_owned);
+        let rows: Vec<[String; 4]> = std::iter::once(heading).chain(rows).collect();
+        let width =
+            |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or_default();
+        let [first, second, third] = [0, 1, 2].map(width);
+        for [what, bound, measured, verdict] in rows.iter().filter(|_| rows.len() > 1) {
+            let line = format!("  {what:first$}  {bound:second$}  {measured:third$}  {verdict}");
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }

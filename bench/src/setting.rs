@@ -12,7 +12,7 @@ pub(crate) struct Setting {
     pub(crate) workloads: PathBuf,
     /// The binary before a change, for `against`.
     pub(crate) before: Option<PathBuf>,
-    /// The cases of `against`; all of them if empty.
+    /// The cases of `against`, or the parts of `stacks`; all of them if empty.
     pub(crate) cases: Vec<String>,
     /// The number of rounds, if given.
     pub(crate) rounds: Option<usize>,
@@ -33,6 +33,11 @@ impl Setting {
             // If this fails, a benchmark that records fails too and reports the reason.
             let _ = Command::new(&self.tare).args(recording).stderr(Stdio::null()).status();
         }
+    }
+
+    /// Whether a case is to be measured.
+    pub(crate) fn has_case(&self, name: &str) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|case| case == name)
     }
 
     pub(crate) fn workload(&self, name: &str) -> String {

@@ -20,6 +20,7 @@ mod unwind;
 mod versus;
 mod zstd;
 
+pub(crate) use self::stacks::names as stack_parts;
 use crate::report::Report;
 use crate::setting::Setting;
 
@@ -35,6 +36,13 @@ pub(crate) const AGAINST: Benchmark = Benchmark {
     name: "against",
     about: "what counting and recording cost: the binary before against the binary after",
     run: record::against::run,
+};
+
+/// Takes names of its parts.
+pub(crate) const STACKS: Benchmark = Benchmark {
+    name: "stacks",
+    about: "whole stacks while recording: known chains, Debian's programs, sizes and costs",
+    run: stacks::run,
 };
 
 /// All benchmarks that run without arguments.
@@ -214,11 +222,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         about: "calls of a function that tare trace --probe looks at, beside bpftrace",
         run: trace::probe,
     },
-    Benchmark {
-        name: "stacks",
-        about: "whole stacks while recording: known chains, Debian's programs, sizes and costs",
-        run: stacks::run,
-    },
+    STACKS,
     Benchmark {
         name: "unwind",
         about: "copied stacks: known chains, and three recordings beside framehop",

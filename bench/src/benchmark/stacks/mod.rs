@@ -4,12 +4,17 @@
 mod chains;
 mod cost;
 mod equal;
+mod hotspot;
 mod many;
 mod programs;
+mod readers;
 mod sizes;
 mod tables;
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
+use tare_symbols::UnwindOutcome;
 
 use crate::benchmark::unwind::known;
 use crate::report::{Bound, Estimate, Finding, Report};
@@ -18,55 +23,85 @@ use crate::scratch::Scratch;
 use crate::setting::Setting;
 
 /// Programs whose chains are known.
-const KNOWN: [(&str, &str); 12] = [
-    ("known", "auto"),
-    ("known-fp", "auto"),
-    ("throws", "auto"),
-    ("known-rust", "auto"),
-    ("known-go", "auto"),
-    ("known-static", "auto"),
-    ("known-static-pie", "auto"),
-    ("known-musl", "auto"),
-    ("known-32", "auto"),
-    ("known-debug-frame", "auto"),
-    ("known-no-tables", "auto"),
-    ("known-assembly", "auto"),
+const KNOWN: [&str; 14] = [
+    "known",
+    "known-large",
+    "known-short",
+    "known-fp",
+    "throws",
+    "known-rust",
+    "known-go",
+    "known-static",
+    "known-static-pie",
+    "known-musl",
+    "known-32",
+    "known-debug-frame",
+    "known-no-tables",
+    "known-assembly",
 ];
+
+/// Why chains lack callers while execve(2) replaces a program.
+const REPLACED: &str = UnwindOutcome::Replaced.reason();
+
+/// Measures a part: adds to the report, and returns its raw figures.
+type Measure = fn(&Scratch<'_>, &mut Report) -> anyhow::Result<Value>;
+
+/// The parts with their names.
+const PARTS: [(&str, Measure); 12] = [
+    ("known", known),
+    (PROGRAMS, programs::measure),
+    ("sizes", sizes::measure),
+    ("readers", readers::measure),
+    ("tables", tables::measure),
+    ("processes", many::processes),
+    ("waits", many::waits),
+    ("live", many::live),
+    ("stolen", cost::stolen),
+    ("recorder", cost::recorder),
+    ("busy", cost::busy_machine),
+    ("copies", cost::beside_perf),
+];
+
+/// The part with Debian's own programs, each of which can be measured alone.
+const PROGRAMS: &str = "programs";
+
+/// The names of the parts, and of the programs.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|(name, _)| *name).chain(programs::names())
+}
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let mut report = Report { table: Vec::new(), findings: Vec::new(), raw: json!(null) };
-    let known = |report: &mut Report| {
-        report.findings.extend(known::findings(&scratch, &KNOWN)?);
-        Ok(json!(null))
-    };
-    part(&mut report, "known stacks", known);
-    report.raw = json!({
-        "programs": part(&mut report, "programs", |report| programs::measure(&scratch, report)),
-        "sizes": part(&mut report, "sizes", |report| sizes::measure(&scratch, report)),
-        "tables": part(&mut report, "tables", tables::measure),
-        "processes": part(&mut report, "processes", |report| many::processes(&scratch, report)),
-        "waits": part(&mut report, "waits", |report| many::waits(&scratch, report)),
-        "stolen": part(&mut report, "stolen time", |report| cost::stolen(&scratch, report)),
-        "recorder": part(&mut report, "recorder", |report| cost::recorder(&scratch, report)),
-        "busy": part(&mut report, "busy machine", |report| cost::busy_machine(&scratch, report)),
-        "perf": part(&mut report, "perf", |report| cost::beside_perf(&scratch, report)),
-    });
+    let mut raw = serde_json::Map::new();
+    let has_programs = programs::names().any(|name| setting.has_case(name));
+    for (name, measure) in PARTS {
+        if setting.has_case(name) || name == PROGRAMS && has_programs {
+            raw.insert(name.to_owned(), part(&scratch, &mut report, name, measure));
+        }
+    }
+    report.raw = raw.into();
     Ok(report)
 }
 
-/// Measures a part. One that fails is a finding that isn't met, so that the others' figures remain.
-fn part(
-    report: &mut Report,
-    name: &str,
-    measure: impl FnOnce(&mut Report) -> anyhow::Result<Value>,
-) -> Value {
-    measure(report).unwrap_or_else(|why| {
+fn known(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
+    let programs = KNOWN.map(|name| (name, "auto"));
+    report.findings.extend(known::findings(scratch, &programs)?);
+    Ok(json!(null))
+}
+
+/// Measures a part, and its time. One that fails is a finding that isn't met, so that the others'
+/// figures remain.
+fn part(scratch: &Scratch<'_>, report: &mut Report, name: &str, measure: Measure) -> Value {
+    let began = Instant::now();
+    let raw = measure(scratch, report).unwrap_or_else(|why| {
         let text = format!("{name}: not measured: {why:#}");
-        let first_line = text.lines().next().unwrap_or_default().to_owned();
-        report.findings.push(finding(first_line, f64::NAN, Bound::AtLeast(0.0)));
+        report.table.extend(text.lines().map(str::to_owned));
+        report.findings.push(finding(format!("{name}: measured"), 0.0, Bound::AtLeast(1.0)));
         json!(text)
-    })
+    });
+    report.table.push(format!("({name}: {:.0} s)", began.elapsed().as_secs_f64()));
+    raw
 }
 
 fn finding(what: String, measured: f64, bound: Bound) -> Finding {
@@ -77,27 +112,29 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Records a command with `tare record -e cpu-clock` and these options; returns the report's
-/// document.
+/// Records a command with these options; returns the report's document.
 fn record(scratch: &Scratch<'_>, options: &[&str], command: &[&str]) -> anyhow::Result<Value> {
     let file = scratch.path("recorded.data").display().to_string();
     let tare = scratch.setting.tare();
-    let begin = [&tare, "record", "-q", "-e", "cpu-clock", "-o", &file];
+    let begin = [&tare, "record", "-q", "-o", &file];
     succeed(&words(&[&begin[..], options, &["--"], command].concat()))?;
     let report = [&tare, "report", "--json", "-g", "none", "--no-children", "-i", &file];
     Ok(serde_json::from_str(&succeed(&words(&report))?.stdout)?)
 }
 
-/// The ledger of a recording.
+/// The ledger of a recording of cpu-clock.
 fn ledger(scratch: &Scratch<'_>, options: &[&str], command: &[&str]) -> anyhow::Result<Value> {
-    Ok(record(scratch, options, command)?["ledger"].take())
+    let options = [&["-e", "cpu-clock"], options].concat();
+    Ok(record(scratch, &options, command)?["ledger"].take())
 }
 
-/// The share of unwound chains that are whole.
+/// The share of unwound chains that are whole. While execve(2) replaces a program, there is no stack,
+/// so these chains don't count.
 fn whole_share(ledger: &Value) -> anyhow::Result<f64> {
     let unwound = &ledger["unwound"];
     let sum = |name: &str| -> f64 {
         let parts = unwound[name].as_array().into_iter().flatten();
+        let parts = parts.filter(|part| part["reason"] != REPLACED);
         parts.filter_map(|part| part["stacks"].as_f64()).sum()
     };
     let whole = number(&unwound["whole"])?;

@@ -14,6 +14,7 @@ use tare_symbols::{
 use super::{finding, words};
 use crate::report::{Bound, Estimate, Report};
 use crate::run::succeed;
+use crate::scratch::Scratch;
 
 /// How often each table is read. The first time warms the page cache, and doesn't count.
 const ROUNDS: usize = 8;
@@ -30,7 +31,7 @@ const LARGE: [&str; 4] = [
 ];
 
 /// Reads the tables of those that are installed.
-pub(super) fn measure(report: &mut Report) -> anyhow::Result<Value> {
+pub(super) fn measure(_: &Scratch<'_>, report: &mut Report) -> anyhow::Result<Value> {
     let mut raw = Vec::new();
     for command in LARGE {
         let Ok(printed) = succeed(&words(&["sh", "-c", command])) else { continue };

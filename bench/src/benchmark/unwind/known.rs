@@ -12,7 +12,7 @@ use crate::scratch::Scratch;
 const WANTED: f64 = 0.995;
 
 /// Builds the programs.
-pub(super) fn build(folder: &Path) -> anyhow::Result<()> {
+pub(in crate::benchmark) fn build(folder: &Path) -> anyhow::Result<()> {
     let built = Command::new("workloads/known/build.sh").arg(folder).status()?;
     ensure!(built.success(), "workloads/known/build.sh failed");
     Ok(())
@@ -39,7 +39,7 @@ pub(in crate::benchmark) fn findings(
         // be reached.
         record.arg(&file).args(["--", &program, "4"]).env("GODEBUG", "asyncpreemptoff=1");
         ensure!(record.status()?.success(), "recording {name} failed");
-        let (good, all) = judge(scratch, &program, &file)?;
+        let (good, all) = judge(scratch, &program, &file, how)?;
         findings.push(Finding {
             what: format!("{name} by {how}: exactly known, of {all} stacks"),
             measured: Estimate::exact(good as f64 / all as f64),
@@ -50,7 +50,13 @@ pub(in crate::benchmark) fn findings(
 }
 
 /// Counts the stacks that equal a known chain, and all stacks that `known-chains.awk` judges.
-fn judge(scratch: &Scratch<'_>, program: &str, file: &Path) -> anyhow::Result<(u64, u64)> {
+/// By frame pointers, chains needn't reach the start of their thread: the C library keeps none.
+fn judge(
+    scratch: &Scratch<'_>,
+    program: &str,
+    file: &Path,
+    how: &str,
+) -> anyhow::Result<(u64, u64)> {
     let chains = scratch.path("chains");
     let script = scratch.path("script");
     std::fs::write(&chains, Command::new(program).arg("--chains").output()?.stdout)?;
@@ -58,7 +64,9 @@ fn judge(scratch: &Scratch<'_>, program: &str, file: &Path) -> anyhow::Result<(u
     let printed = Command::new(scratch.setting.tare()).args(fields).arg(file).output()?;
     std::fs::write(&script, printed.stdout)?;
     let judge = scratch.setting.workload("known-chains.awk");
-    let output = Command::new("awk").args(["-f", &judge]).args([&chains, &script]).output()?;
+    let ends = if how == "fp" { "ends=0" } else { "ends=1" };
+    let begin = ["-v", ends, "-f", &judge];
+    let output = Command::new("awk").args(begin).args([&chains, &script]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let (good, all) = text.trim().split_once(' ').context("two numbers")?;
     Ok((good.parse()?, all.parse()?))
