@@ -56,9 +56,8 @@ struct TareArgs {
     #[arg(short = 'F', long, value_name = "HZ")]
     freq: Option<String>,
 
-    /// How call chains are recorded, as of `tare record --call-graph`. Rust's standard library has
-    /// no frame pointers, so stacks are copied by default.
-    #[arg(long, value_name = "MODE", default_value = "dwarf")]
+    /// How call chains are recorded, as of `tare record --call-graph`
+    #[arg(long, value_name = "MODE", default_value = "auto")]
     call_graph: String,
 
     /// Event to sample, as of `tare record -e`
