@@ -12,7 +12,7 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 use rustix::io::Errno;
 use tare_format::abi::Attr;
 
-use crate::bpf::{self, BpfError, DeepStacks, LoadedProgram};
+use crate::bpf::{self, BpfError, DeepStackSlot, LoadedProgram};
 use crate::mapping::{Access, Mapping};
 
 /// The tasks or CPUs that an event observes.
@@ -57,13 +57,12 @@ pub trait Kernel {
         Vec::new()
     }
 
-    /// Loads the program that copies the part of user stacks for which samples have no room, beyond
-    /// `copied` bytes.
+    /// Creates a slot for the program that copies the part of user stacks for which samples have no
+    /// room.
     ///
     /// # Errors
-    /// See [`DeepStacks::load`].
-    fn deep_stacks(&self, copied: u32) -> Result<DeepStacks, BpfError> {
-        let _ = copied;
+    /// See [`DeepStackSlot::new`].
+    fn deep_stacks(&self) -> Result<DeepStackSlot, BpfError> {
         Err(BpfError::NotPermitted(Errno::NOSYS))
     }
 }
@@ -171,8 +170,8 @@ impl Kernel for System {
         bpf::loaded_programs()
     }
 
-    fn deep_stacks(&self, copied: u32) -> Result<DeepStacks, BpfError> {
-        DeepStacks::load(copied)
+    fn deep_stacks(&self) -> Result<DeepStackSlot, BpfError> {
+        DeepStackSlot::new()
     }
 }
 

@@ -21,12 +21,16 @@ pub struct Unwinding {
 }
 
 /// The deepest stack whose copy ended before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeepestStack {
     /// Its bytes, from the stack pointer on.
     pub bytes: u64,
     /// Most bytes that BPF programs copied; 0 if none did.
     pub copied_bytes: u64,
+    /// Why they copied nothing, if they would have.
+    pub lack: Option<String>,
+    /// Number of deep stacks that weren't copied for lack of room in their ring buffer.
+    pub missed: u64,
 }
 
 /// Stacks that ended for the same reason.

@@ -14,7 +14,6 @@ use std::ffi::CString;
 
 use tare_format::ledger::Recorder;
 
-use crate::capture::threads::ReaderThread;
 use crate::error::{FilterError, RecordError};
 use crate::options::Target;
 use crate::output::Output;
@@ -32,20 +31,16 @@ pub(crate) fn are_named(session: &RecordSession) -> bool {
         || session.plan.events.iter().any(PlannedEvent::has_filter_fields)
 }
 
-/// Returns the recorder's threads so far: this one, the readers' and the output's. Unless
+/// Returns the recorder's threads so far: this one, the output's, and `others`. Unless
 /// [`are_named`], the output may start one later.
 pub(crate) fn recorder(
     session: &RecordSession,
     output: &Output,
-    threads: &[ReaderThread],
+    others: impl Iterator<Item = i32>,
 ) -> Recorder {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let own = rustix::thread::gettid().as_raw_nonzero().get();
-    let tids: BTreeSet<i32> = [own]
-        .into_iter()
-        .chain(threads.iter().map(|thread| thread.tid))
-        .chain(output.threads())
-        .collect();
+    let tids: BTreeSet<i32> = [own].into_iter().chain(others).chain(output.threads()).collect();
     Recorder { pid, tids, included: session.options.include_self }
 }
 

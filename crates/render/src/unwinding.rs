@@ -64,7 +64,7 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     if unwinding.spliced > 0 {
         line += &format!(", {} continued by frame pointers", unwinding.spliced);
     }
-    line += &unwinding.deepest.map_or(String::new(), |deepest| deepest_part(&deepest));
+    line += &unwinding.deepest.as_ref().map_or(String::new(), deepest_part);
     let many = unwinding.sufficient.filter(|sufficient| {
         let cut = sufficient.of.saturating_sub(unwinding.whole);
         share(cut, all) >= FEW_PERCENT
@@ -90,9 +90,15 @@ fn deepest_part(deepest: &DeepestStack) -> String {
         MIB.. => format!("{:.1} MiB", bytes as f64 / MIB as f64),
         _ => format!("{} KiB", bytes.div_ceil(1 << 10)),
     };
-    let DeepestStack { bytes, copied_bytes } = *deepest;
-    let copies = if copied_bytes > 0 {
-        format!(", of which up to {} are copied", size(copied_bytes))
+    let DeepestStack { bytes, copied_bytes, ref lack, missed } = *deepest;
+    let copies = if let Some(lack) = lack {
+        format!(": {}", printable(lack))
+    } else if copied_bytes > 0 {
+        let missed = match missed {
+            0 => String::new(),
+            _ => format!("; {missed} deep stacks weren't: their ring buffer was full"),
+        };
+        format!(", of which up to {} are copied{missed}", size(copied_bytes))
     } else if bytes > LARGEST_COPY {
         ": as root, or with CAP_BPF and CAP_PERFMON, tare copies up to 1.0 MiB of each stack".into()
     } else {
@@ -305,6 +311,21 @@ mod tests {
         ));
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 905, of: 905 });
         assert!(!line(&unwinding).unwrap().contains("--call-graph"), "below the threshold");
+    }
+
+    #[test]
+    fn the_deepest_stack_is_named_with_what_copies_it() {
+        let said = |copied_bytes, lack: Option<&str>, missed| {
+            let lack = lack.map(str::to_owned);
+            deepest_part(&DeepestStack { bytes: 900 << 10, copied_bytes, lack, missed })
+        };
+        let begin = "; the deepest of them has 900 KiB";
+        assert!(said(0, None, 0).starts_with(&format!("{begin}: as root, or with CAP_BPF")));
+        let copied = format!("{begin}, of which up to 1.0 MiB are copied");
+        assert_eq!(said(MIB, None, 0), copied);
+        let full = "; 7 deep stacks weren't: their ring buffer was full";
+        assert_eq!(said(MIB, None, 7), format!("{copied}{full}"));
+        assert_eq!(said(MIB, Some("too short"), 0), format!("{begin}: too short"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tare_format::record::StackPiece;
 
 /// Bytes of stacks above which all are dropped.
-const BYTES: usize = 64 << 20;
+const BYTES: usize = 16 << 20;
 
 /// Time for which a stack waits for its sample, in nanoseconds.
 const WAITING_NS: u64 = 2_000_000_000;

@@ -211,6 +211,7 @@ impl LiveUnwinder {
         let mut round = Vec::new();
         for raw in Records::new(records, Endian::NATIVE) {
             match raw.kind {
+                StackPiece::KIND if is_behind => {}
                 StackPiece::KIND => {
                     StackPiece::decode(&raw).iter().for_each(|piece| self.deep.add(piece));
                 }
@@ -443,6 +444,7 @@ impl LiveUnwinder {
             deepest_bytes: self.stats.deepest_bytes,
             copied_bytes: 0,
             copies_lack: None,
+            copies_missed: 0,
             off_cpu: self.waits.reach,
         }
     }

@@ -62,6 +62,8 @@ impl RecordedChains {
             deepest: (unwound.deepest_bytes > 0).then_some(DeepestStack {
                 bytes: unwound.deepest_bytes,
                 copied_bytes: unwound.copied_bytes,
+                lack: unwound.copies_lack.clone().filter(|_| unwound.copied_bytes > 0),
+                missed: unwound.copies_missed,
             }),
             ..Unwinding::default()
         })

@@ -21,8 +21,11 @@ pub struct UnwoundChains {
     /// Most bytes of a stack that are copied, beyond the copies in samples: by BPF programs; 0
     /// without these.
     pub copied_bytes: u64,
-    /// Why BPF programs don't copy deep stacks, if none do.
+    /// Why BPF programs don't copy deep stacks, if none do; with `copied_bytes`, because the
+    /// recording ended too early.
     pub copies_lack: Option<String>,
+    /// Number of deep stacks that weren't copied, because the ring buffer for them lacked room.
+    pub copies_missed: u64,
     /// The user stacks of off-CPU time.
     pub off_cpu: OffCpuReach,
 }
@@ -72,6 +75,7 @@ impl UnwoundChains {
             deepest_bytes: self.deepest_bytes.max(next.deepest_bytes),
             copied_bytes: self.copied_bytes.max(next.copied_bytes),
             copies_lack: self.copies_lack.clone().or_else(|| next.copies_lack.clone()),
+            copies_missed: self.copies_missed + next.copies_missed,
             off_cpu: OffCpuReach {
                 ns: self.off_cpu.ns + next.off_cpu.ns,
                 whole_ns: self.off_cpu.whole_ns + next.off_cpu.whole_ns,

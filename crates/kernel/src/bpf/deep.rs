@@ -2,20 +2,84 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use aya::maps::{MapData, PerCpuArray, RingBuf};
+use aya::maps::{Map, MapData, PerCpuArray, RingBuf};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::BpfError;
-use super::object::{self, LoadedObject, ObjectLoader};
+use super::object;
+use super::perf_event_object::PerfEventObject;
+use super::syscall::ProgramSlot;
+
+/// Bytes of the ring buffer: some stacks of the largest size. While it is full, stacks are copied as
+/// far as samples have room.
+const RING_BYTES: u32 = 8 << 20;
 
 /// The program that runs before each sample.
 const PROGRAM: &str = "copy_rest";
 
-/// A program that copies the rest of deep stacks. Dropping it removes it from the kernel once its
-/// events are closed.
+/// Where events run the program. They can before it is loaded, so that events which tasks inherit
+/// in the meantime run it too. Dropping it stops the program.
+#[derive(Debug)]
+pub struct DeepStackSlot(ProgramSlot);
+
+impl DeepStackSlot {
+    /// Creates a slot without a program.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses BPF programs for perf events.
+    pub fn new() -> Result<Self, BpfError> {
+        ProgramSlot::new(PROGRAM).map(Self).map_err(BpfError::NotPermitted)
+    }
+
+    /// Returns the descriptor for [`crate::open::EventFile::run_program`].
+    #[must_use]
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.0.program()
+    }
+}
+
+/// A program that copies the rest of deep stacks, until its [`DeepStackSlot`] is dropped.
 pub struct DeepStacks {
-    loaded: LoadedObject,
-    ring: RingBuf<MapData>,
+    ring: PieceRing,
     missing: PerCpuArray<MapData, u64>,
+}
+
+/// The ring buffer. Mapped memory counts as this process's, so it is mapped when the first piece is
+/// there: most programs have no deep stacks.
+enum PieceRing {
+    Unmapped(MapData),
+    Mapped(RingBuf<MapData>),
+    /// It can't be mapped.
+    Unusable,
+}
+
+impl PieceRing {
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Unmapped(map) => Some(map.fd().as_fd()),
+            Self::Mapped(ring) => Some(ring.as_fd()),
+            Self::Unusable => None,
+        }
+    }
+
+    /// Maps the ring if it holds a piece. Returns it if it is mapped.
+    fn mapped(&mut self) -> Option<&mut RingBuf<MapData>> {
+        if let Self::Unmapped(map) = self {
+            let mut files = [PollFd::new(map.fd(), PollFlags::IN)];
+            poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+                .ok()
+                .filter(|ready| *ready > 0)?;
+            if let Self::Unmapped(map) = std::mem::replace(self, Self::Unusable)
+                && let Ok(ring) = RingBuf::try_from(Map::RingBuf(map))
+            {
+                *self = Self::Mapped(ring);
+            }
+        }
+        match self {
+            Self::Mapped(ring) => Some(ring),
+            _ => None,
+        }
+    }
 }
 
 impl std::fmt::Debug for DeepStacks {
@@ -28,37 +92,36 @@ impl DeepStacks {
     /// Most bytes of a stack that are copied, from the stack pointer on.
     pub const MOST_BYTES: u64 = 1 << 20;
 
-    /// Loads the program for events whose samples copy at least `copied` bytes. It runs after
-    /// [`crate::open::EventFile::run_program`].
+    /// Loads the program into a slot, for events whose samples copy at least `copied` bytes.
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn load(copied: u32) -> Result<Self, BpfError> {
-        let mut loaded = ObjectLoader::new(object::DEEP, &[]).constant("copied", copied).load()?;
-        loaded.load_perf_event(PROGRAM)?;
-        let ring = loaded.take_map("ring")?;
-        let missing = loaded.take_map("missing")?;
-        Ok(Self { loaded, ring, missing })
+    pub fn load(slot: &DeepStackSlot, copied: u32) -> Result<Self, BpfError> {
+        let constants = [("copied", copied)];
+        let mut loaded =
+            PerfEventObject::load(object::DEEP, PROGRAM, &constants, &[("ring", RING_BYTES)])?;
+        let ring = PieceRing::Unmapped(loaded.take_map("ring")?);
+        let missing = PerCpuArray::try_from(Map::PerCpuArray(loaded.take_map("missing")?))?;
+        slot.0.set(loaded.program())?;
+        Ok(Self { ring, missing })
     }
 
-    /// Returns the descriptor of the program.
-    ///
-    /// # Errors
-    /// Fails if the program isn't loaded.
-    pub fn program(&self) -> Result<BorrowedFd<'_>, BpfError> {
-        self.loaded.file_of(PROGRAM)
-    }
-
-    /// Returns the descriptor that becomes readable when a quarter of the ring buffer is full.
+    /// Returns the descriptor that becomes readable when a quarter of the ring buffer is full;
+    /// `None` if that can't be read.
     #[must_use]
-    pub fn wakes(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
+    pub fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.file()
     }
 
     /// Appends the pieces that were copied since the last call, as records
-    /// ([`tare_format::record::StackPiece`]).
+    /// ([`tare_format::record::StackPiece`]): at most what the ring buffer holds at a time.
     pub fn drain(&mut self, into: &mut Vec<u8>) {
-        while let Some(piece) = self.ring.next() {
+        let Some(ring) = self.ring.mapped() else { return };
+        // The kernel may write as fast as this copies.
+        let end = into.len() + RING_BYTES as usize;
+        while into.len() < end
+            && let Some(piece) = ring.next()
+        {
             into.extend_from_slice(&piece);
         }
     }
@@ -96,8 +159,8 @@ mod tests {
 
     #[test]
     fn the_pages_beyond_a_sample_are_copied_up_to_the_end_of_the_stack() {
-        let mut deep = match DeepStacks::load(8192) {
-            Ok(deep) => deep,
+        let slot = match DeepStackSlot::new() {
+            Ok(slot) => slot,
             Err(error) => return println!("skipped: {error}"),
         };
         let attr = Attr {
@@ -110,8 +173,11 @@ mod tests {
             Ok(event) => event,
             Err(error) => return println!("skipped: {error}"),
         };
-        event.run_program(deep.program().unwrap()).unwrap();
+        event.run_program(slot.program()).unwrap();
         event.enable().unwrap();
+        // Samples are taken before the program is loaded.
+        std::hint::black_box(run_deep());
+        let mut deep = DeepStacks::load(&slot, 8192).unwrap();
         std::hint::black_box(run_deep());
         event.disable().unwrap();
         let mut records = Vec::new();

@@ -15,6 +15,7 @@ mod follow;
 mod lock;
 pub(crate) mod object;
 mod off_cpu;
+mod perf_event_object;
 mod plan;
 mod programs;
 mod progress;
@@ -28,7 +29,7 @@ pub use calls::{
     CallBeginning, CallRecord, Calls, Chunk, ChunkPart, FileDescription, RESULT, SECOND,
     SignalFate, TaskEvent, chunks,
 };
-pub use deep::DeepStacks;
+pub use deep::{DeepStackSlot, DeepStacks};
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
 use aya::programs::links::LinkError;
-use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError, UProbe};
+use aya::programs::{BtfTracePoint, Iter, Program, ProgramError, UProbe};
 use aya::sys::SyscallError;
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness};
 use rustix::io::Errno;
@@ -148,7 +148,9 @@ fn loader_and_types<'a>(
     })
 }
 
-fn kernel_types<T>(select: impl Fn(&[u8]) -> Result<T, BtfError>) -> Result<T, BtfError> {
+pub(super) fn kernel_types<T>(
+    select: impl Fn(&[u8]) -> Result<T, BtfError>,
+) -> Result<T, BtfError> {
     std::fs::read(VMLINUX)
         .map_err(|error| BtfError::FileError { path: VMLINUX.into(), error })
         .and_then(|bytes| select(&bytes))
@@ -229,12 +231,6 @@ impl LoadedObject {
     /// Loads a program that is attached to functions ([`Self::probe`]).
     pub(crate) fn load_probe(&mut self, name: &'static str) -> Result<(), BpfError> {
         self.program::<&mut UProbe>(name)?.load().map_err(program_error(name))
-    }
-
-    /// Loads a program that runs before the samples of perf events
-    /// ([`crate::open::EventFile::run_program`]).
-    pub(crate) fn load_perf_event(&mut self, name: &'static str) -> Result<(), BpfError> {
-        self.program::<&mut PerfEvent>(name)?.load().map_err(program_error(name))
     }
 
     /// Returns the descriptor of a loaded program.

@@ -36,6 +36,10 @@ use crate::output::{Output, Result};
 /// to the kernel sooner.
 const LARGE: usize = 1 << 20;
 
+/// Bytes that wait to be unwound from which on deep stacks stay in their ring. Once it is full, no
+/// more are copied, which relieves recorder and kernel.
+const DEEP_WAITING_BYTES: usize = 8 << 20;
+
 /// A ring whose records go to the output.
 #[derive(Debug)]
 struct RegisteredRing {
@@ -70,7 +74,7 @@ struct ReaderState {
     /// The processes to describe in each further file; `None` if there is only one file, or if
     /// `/proc` describes them.
     processes: Option<TrackedProcesses>,
-    /// Programs that copy deep stacks; their pieces precede the samples.
+    /// The program that copies deep stacks; its pieces precede the samples.
     deep: Option<DeepStacks>,
 }
 
@@ -160,14 +164,9 @@ impl SharedOutput {
         self.lock().processes = Some(processes);
     }
 
-    /// Reads the pieces of deep stacks that these programs copy, whenever a ring is read.
+    /// Reads the pieces of deep stacks that this program copies, whenever a ring is read.
     pub(crate) fn read_deep_stacks(&self, deep: DeepStacks) {
         self.lock().deep = Some(deep);
-    }
-
-    /// Calls `ask` with the programs that copy deep stacks; returns `None` without any.
-    pub(crate) fn with_deep_stacks<T>(&self, ask: impl FnOnce(&DeepStacks) -> T) -> Option<T> {
-        self.lock().deep.as_ref().map(ask)
     }
 
     /// Calls `ask` with the tracked processes; returns `None` without any.
@@ -341,7 +340,7 @@ impl SharedOutput {
     /// Ends a file: `end` gets the file's counts and completes it under the lock, so no reader
     /// appends meanwhile.
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
-        let ReaderState { path, rings, .. } = &mut *self.lock();
+        let ReaderState { path, rings, deep, .. } = &mut *self.lock();
         let (forgotten, forgotten_losses) = path.drop_kept();
         let stats = |RegisteredRing { cpu, size, appended }: &mut RegisteredRing| RingStats {
             cpu: *cpu,
@@ -349,7 +348,9 @@ impl SharedOutput {
             stats: appended.take(),
         };
         let rings = rings.iter_mut().map(stats).collect();
-        end(&mut path.output, FileStats { rings, forgotten, forgotten_losses })
+        // If the map can't be read, none is known.
+        let missed_copies = deep.as_ref().map_or(0, |deep| deep.missing().unwrap_or(0));
+        end(&mut path.output, FileStats { rings, forgotten, forgotten_losses, missed_copies })
     }
 
     /// Returns the output, once no reader is left.
@@ -453,7 +454,11 @@ fn append(
     ends: Option<(usize, u64)>,
 ) -> Result<()> {
     let mut deep = Vec::new();
-    state.deep.iter_mut().for_each(|stacks| stacks.drain(&mut deep));
+    if let Some(stacks) = &mut state.deep
+        && state.path.output.so_far().unwinding_bytes < DEEP_WAITING_BYTES
+    {
+        stacks.drain(&mut deep);
+    }
     let batches = pending.iter().flat_map(PendingBatch::slices);
     let mut pieces: Vec<&[u8]> =
         std::iter::once(&deep[..]).chain(batches).filter(|piece| !piece.is_empty()).collect();

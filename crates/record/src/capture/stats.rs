@@ -100,7 +100,7 @@ pub(crate) struct RingStats {
 }
 
 /// Counts of a completed file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FileStats {
     pub(crate) rings: Vec<RingStats>,
     /// Counts of the records that expired in the flight recorder or were left in it, whose samples
@@ -109,6 +109,8 @@ pub(crate) struct FileStats {
     pub(crate) forgotten: Stats,
     /// Records lost before the kept period, by CPU (`None`: CPU unknown).
     pub(crate) forgotten_losses: BTreeMap<Option<u32>, u64>,
+    /// Number of deep stacks that weren't copied so far, also in earlier files.
+    pub(crate) missed_copies: u64,
 }
 
 /// Counts of a ring's records that were appended to the output or to the flight recorder.

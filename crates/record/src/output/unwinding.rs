@@ -34,7 +34,7 @@ const ROUND_BYTES: usize = 16 << 20;
 /// Bytes in the queue from which on the thread no longer unwinds.
 const BEHIND_BYTES: usize = 32 << 20;
 
-/// Memory of an earlier job that is kept for another one, in bytes.
+/// Memory of an earlier job or round that is kept for another one, in bytes.
 const SPARE_BYTES: usize = 4 << 20;
 
 /// Bytes in the queue at which appending waits.
@@ -149,10 +149,10 @@ impl UnwindingStage {
         if self.held.is_empty() {
             return Ok(());
         }
-        self.unwound.clear();
         self.unwinder.unwind(&self.held, is_behind, &mut self.unwound);
-        self.held.clear();
-        self.output.append(&[&self.unwound])
+        let done = self.output.append(&[&self.unwound]);
+        [&mut self.held, &mut self.unwound].into_iter().for_each(empty);
+        done
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -162,6 +162,14 @@ impl UnwindingStage {
 
     fn stats(&self) -> OutputStats {
         OutputStats { unwound: Some(self.unwinder.counts()), ..self.output.so_far() }
+    }
+}
+
+/// Empties a buffer, and frees the memory of a large one.
+fn empty(buffer: &mut Vec<u8>) {
+    match buffer.capacity() > SPARE_BYTES {
+        true => *buffer = Vec::new(),
+        false => buffer.clear(),
     }
 }
 

@@ -7,7 +7,7 @@ use tare_format::ledger::Gap;
 use tare_kernel::host::{CpuList, CpuWatch};
 use tare_kernel::open::EventFile;
 
-use super::{Recording, deep_stacks};
+use super::{EventSources, Recording};
 use crate::capture::batch::CpuRing;
 use crate::capture::opening::Events;
 use crate::capture::poller::{Poller, ReadySources, WakeSource};
@@ -115,7 +115,9 @@ impl Recording {
         let kernel = &*self.session.backend.kernel;
         let ReopenedCpu { rings, ids } =
             self.sources.events.reopen(kernel, cpu, *ring_bytes, filters)?;
-        deep_stacks::run(&self.capture.shared, &self.sources.events, &self.session.plan);
+        let EventSources { events, deep, .. } = &self.sources;
+        // Without the program their chains are truncated, and counted.
+        let _ = deep.as_ref().map(|deep| deep.attach(events, &self.session.plan));
         for (event, ids) in self.description.events.iter_mut().zip(&ids) {
             event.ids.extend(ids);
         }

@@ -34,6 +34,8 @@ pub(super) struct Baseline {
     cpu_ns: u64,
     wake_ups: u64,
     system_calls: u64,
+    /// Deep stacks that weren't copied.
+    missed_copies: u64,
 }
 
 impl Recording {
@@ -56,10 +58,12 @@ impl Recording {
             cpu_ns: until_ns,
             wake_ups: wake_ups + of_readers,
             system_calls: system_calls + of_readers + so_far.system_calls,
+            missed_copies: of.missed_copies,
         };
         let before = &self.account.before;
         let started_ns =
             if before.cpu_ns == 0 { self.account.enabled.started_cpu_ns } else { before.cpu_ns };
+        let missed_copies = now.missed_copies.saturating_sub(before.missed_copies);
         let mut ledger = Ledger {
             finished: true,
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
@@ -72,7 +76,7 @@ impl Recording {
             output: taken_records(&of.rings),
             rings: rings(&of.rings, self.session.options.rings.flush_interval),
             stopped: self.state.stop_reason(),
-            unwound: so_far.unwound.clone().map(|unwound| self.with_copies(unwound)),
+            unwound: so_far.unwound.clone().map(|unwound| self.with_copies(unwound, missed_copies)),
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
@@ -99,11 +103,11 @@ impl Recording {
         ledger
     }
 
-    /// Adds how much of a stack is copied, as noted at the start.
-    fn with_copies(&self, unwound: UnwoundChains) -> UnwoundChains {
+    /// Adds how much of a stack is copied, and how many stacks weren't.
+    fn with_copies(&self, unwound: UnwoundChains, copies_missed: u64) -> UnwoundChains {
         let noted = self.account.ledger.unwound.clone().unwrap_or_default();
         let UnwoundChains { copied_bytes, copies_lack, .. } = noted;
-        UnwoundChains { copied_bytes, copies_lack, ..unwound }
+        UnwoundChains { copied_bytes, copies_lack, copies_missed, ..unwound }
     }
 
     /// Returns the late clocks of the current file, none if it ended early: it then doesn't hold all
@@ -301,8 +305,7 @@ mod tests {
             ring
         };
         let rings = vec![with(0, 990, 0), with(1, 500, 0), with(2, 500, 480), with(3, 2, 0)];
-        let mut seen =
-            FileStats { rings, forgotten: Stats::default(), forgotten_losses: BTreeMap::new() };
+        let mut seen = FileStats { rings, ..FileStats::default() };
         let before = [((0, 0), 100), ((0, 1), 100), ((0, 2), 100)].into();
         let now = [((0, 0), 1100), ((0, 1), 1100), ((0, 2), 1100), ((0, 3), 5)].into();
         let due = due_since(&now, &before);
@@ -319,6 +322,7 @@ mod tests {
             rings: vec![ring(0, 4), ring(1, 43), ring(1, 100)],
             forgotten: Stats { last_ns: Some(3), ..Stats::default() },
             forgotten_losses: [(Some(1), 50), (None, 2)].into(),
+            missed_copies: 0,
         };
         let loss = |cpu, records, from_ns| Loss { cpu, records, from_ns, to_ns: Some(5) };
         assert_eq!(losses(&seen), [loss(0, 2, Some(3)), loss(1, 93, Some(3))]);

@@ -35,6 +35,7 @@ use tare_format::file::writer::Description;
 use tare_format::ledger::Ledger;
 use tare_kernel::call_samples::CallSamples;
 
+use self::deep_stacks::DeepStackLoader;
 pub use self::finish::RecordingResult;
 use self::followed::CgroupUsage;
 use self::hotplug::Hotplug;
@@ -165,6 +166,8 @@ struct EventSources {
     events: Events,
     off_cpu: Option<OffCpuTimes>,
     calls: Option<CallSamples>,
+    /// Loads the program that copies deep stacks.
+    deep: Option<DeepStackLoader>,
     /// Keeps the recording within a budget, if there is one.
     rate_control: Option<RateControl>,
 }
@@ -390,6 +393,7 @@ impl Recording {
         if ready.contains(WakeSource::Cpus) || is_due {
             self.look_at_modules(now);
         }
+        self.take_deep_stacks()?;
         let is_due = self.read(now)?;
         self.look_at_cpus(ready, is_due);
         if is_due {
@@ -603,7 +607,7 @@ mod tests {
             targets: vec![(0, EventTarget::Cpu(0))],
         });
         let events = Events::open(kernel, wanted.to_vec()).unwrap();
-        EventSources { events, off_cpu: None, calls: None, rate_control: None }
+        EventSources { events, off_cpu: None, calls: None, deep: None, rate_control: None }
     }
 
     #[test]

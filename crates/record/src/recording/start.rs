@@ -13,6 +13,7 @@ use tare_kernel::child::FileLimit;
 use tare_kernel::open::EventFile;
 use tare_kernel::ring::Ring;
 
+use super::deep_stacks::DeepStackLoader;
 use super::hotplug::Hotplug;
 use super::targets::TargetTasks;
 use super::{
@@ -62,7 +63,11 @@ impl Recording {
             .map(|number| ReaderThread::start(number, priority))
             .collect::<Result<Vec<_>, _>>()?;
         let tasks = TargetTasks::find(&options.target, command, session.cgroup(), host)?;
-        let recorder = own_threads::recorder(&session, &output, &threads);
+        let deep = DeepStackLoader::start(&session, &output)?;
+        let helpers = threads.iter().map(|thread| thread.tid);
+        let loader = deep.as_ref().and_then(|deep| deep.as_ref().ok());
+        let helpers = helpers.chain(loader.map(DeepStackLoader::tid));
+        let recorder = own_threads::recorder(&session, &output, helpers);
         let filters = own_threads::filters(&session, &recorder)?;
         let events = open(&session, &tasks, &filters, files)?;
         let wanted_bytes = ring_size::wanted(&options.rings, &session.plan.events);
@@ -80,15 +85,26 @@ impl Recording {
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
-        let deep = deep_stacks::start(&session, &events, &output);
-        let unwound = output.so_far().unwound.map(|unwound| deep_stacks::note(unwound, &deep));
+        let attach = |deep: DeepStackLoader| deep.attach(&events, &session.plan).map(|()| deep);
+        let deep = deep.map(|deep| deep.and_then(attach));
+        let unwound = output.so_far().unwound;
+        let unwound = unwound.map(|unwound| deep_stacks::note(unwound, deep.as_ref()));
         let ledger = Ledger { follow, unwound, ..Ledger::new(recorder) };
         let notes_tasks = tracks_processes(&session, output.may_switch());
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder, notes_tasks));
-        let taken =
-            StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
+        let taken = StartParts {
+            events,
+            rings,
+            output,
+            threads,
+            table,
+            tasks,
+            hotplug,
+            off_cpu,
+            calls,
+            deep: deep.and_then(Result::ok),
+        };
         let mut recording = Self::from_parts(session, ledger, description, taken)?;
-        recording.read_deep_stacks(deep)?;
         step_back.into_iter().chain(small).for_each(|warning| recording.warn(warning));
         recording.begin_and_enable(command)?;
         Ok(recording)
@@ -118,6 +134,7 @@ impl Recording {
         if !self.is_stopped() {
             self.enable_at_once()?;
             self.start_calls(command)?;
+            self.sources.deep.iter().for_each(DeepStackLoader::begin);
         }
         Ok(())
     }
@@ -152,7 +169,8 @@ impl Recording {
         add_off_cpu_files(taken.off_cpu.as_ref(), &poller)?;
         taken.hotplug.add_to_poller(&poller)?;
         let snapshots = Snapshots::new(overwritten, &taken.table, &shared);
-        let StartParts { events, tasks, hotplug, off_cpu, calls, .. } = taken;
+        let StartParts { events, tasks, hotplug, off_cpu, calls, deep, .. } = taken;
+        deep.iter().try_for_each(|loader| loader.add_to_poller(&poller))?;
         let deadlines = deadlines(&session, &tasks);
         Ok(Self {
             description,
@@ -169,6 +187,7 @@ impl Recording {
                 events,
                 off_cpu,
                 calls,
+                deep,
                 rate_control: RateControl::new(&session),
             },
             watch: KernelWatch { hotplug, modules: Modules::new(&session) },
@@ -278,6 +297,7 @@ struct StartParts {
     hotplug: Hotplug,
     off_cpu: Option<OffCpuTimes>,
     calls: Option<CallSamples>,
+    deep: Option<DeepStackLoader>,
 }
 
 fn deadlines(session: &RecordSession, tasks: &TargetTasks) -> Deadlines {

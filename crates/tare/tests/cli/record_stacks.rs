@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::recorded::RecordingFolder;
 use crate::support::{document, is_root, stderr, tare};
 use crate::symbols::compile;
+use crate::trace::can_trace;
 
 /// The number of stacks that equal one of the program's chains, and of all stacks. By frame pointers,
 /// chains needn't reach the start of their thread: the C library keeps none.
@@ -346,7 +347,7 @@ fn members_of_a_group_are_read_with_copied_stacks() {
     assert!(text.contains("page-faults"), "{text} {}", stderr(&lines));
 }
 
-/// Runs for half a second of CPU time below as many frames of 1 KiB as its first argument states, on
+/// Runs for a second of CPU time below as many frames of 1 KiB as its first argument states, on
 /// a second thread, or with a second argument on the first.
 const DEEP: &str = r#"
 #include <pthread.h>
@@ -354,7 +355,7 @@ const DEEP: &str = r#"
 #include <time.h>
 #define FUNCTION __attribute__((noinline)) void
 FUNCTION spin(void) {
-    while (clock() < CLOCKS_PER_SEC / 2)
+    while (clock() < CLOCKS_PER_SEC)
         for (volatile int i = 0; i < 100000; i++) { }
 }
 FUNCTION descend(int depth) {
@@ -383,8 +384,10 @@ struct SpinChain {
     start: String,
 }
 
+/// Returns the chains of the second half: the program that copies deep stacks is loaded in the first.
 fn chains_of_spin(file: &Path) -> Vec<SpinChain> {
-    let words = ["script", "--max-stack=9000", "-F", "ip,sym", "-i"];
+    let time = "--time=50%-100%";
+    let words = ["script", "--max-stack=9000", time, "-F", "ip,sym", "-i"];
     let script = tare().args(words).arg(file).output().unwrap();
     let text = String::from_utf8_lossy(&script.stdout).into_owned();
     let chains = text.split("\n\n").filter(|chain| chain.contains(" spin\n"));
@@ -426,9 +429,10 @@ fn stacks_of_up_to_1_mib_are_whole_and_deeper_ones_are_truncated_and_named() {
         let said = record_deep(&program, words, &place);
         let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
         let unwound = &document(&report)["ledger"]["unwound"];
-        if unwound["copies_lack"] != serde_json::Value::Null {
+        if unwound["copied_bytes"] == 0 {
             return println!("skipped: {}", unwound["copies_lack"]);
         }
+        assert_eq!(unwound["copies_lack"], serde_json::Value::Null);
         let chains = chains_of_spin(&place.file());
         assert!(chains.len() >= 5, "{words:?}: {chains:?}");
         let export = ["export", "--format", "folded", "-o", "-", "-i"];
@@ -449,6 +453,32 @@ fn stacks_of_up_to_1_mib_are_whole_and_deeper_ones_are_truncated_and_named() {
         let exact = chains.iter().filter(is_exact).count();
         assert!(exact * 10 >= chains.len() * 9, "{words:?}: {exact} of {chains:?}: {said}");
     }
+}
+
+/// The program for deep stacks is loaded while events count, by a thread that a filter excludes.
+#[test]
+fn loading_the_program_for_deep_stacks_is_not_recorded() {
+    if !is_root() || !can_trace() {
+        return;
+    }
+    let place = RecordingFolder::new();
+    let events = ["-a", "-F", "49", "-g", "-e", "cpu-clock", "-e", "syscalls:sys_enter_bpf"];
+    let output = place.run(&[&events[..], &["--", "sleep", "1"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
+    let ledger = &document(&report)["ledger"];
+    let own: Vec<String> =
+        ledger["recorder"]["tids"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    if ledger["unwound"]["copies_lack"] != serde_json::Value::Null {
+        return println!("skipped: {}", ledger["unwound"]["copies_lack"]);
+    }
+    let script =
+        tare().args(["script", "-F", "tid,event", "-i"]).arg(place.file()).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    let mut calls = text.lines().filter(|line| line.contains("sys_enter_bpf"));
+    let of_recorder =
+        |line: &&str| line.split_whitespace().any(|word| own.iter().any(|tid| tid == word));
+    assert_eq!(calls.find(of_recorder), None, "{own:?}");
 }
 
 /// Without rights, chains end with the copy in the sample, and the report names the remedy.
