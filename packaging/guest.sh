@@ -43,8 +43,8 @@ inside /job/install.sh --prefix /usr/local
 use /usr/local/bin/tare
 inside /job/install.sh --uninstall --prefix /usr/local
 gone tarball
-# pip runs from its own wheel: an installation of it into the environment takes minutes of emulation.
-pip() { inside sh -c 'for wheel in /usr/share/python-wheels/pip-*.whl; do exec /venv/bin/python -B "$wheel/pip" "$@"; done' pip "$@" --disable-pip-version-check --quiet; }
+# pip runs from the root: an installation of it into the environment takes minutes of emulation.
+pip() { inside env PYTHONPATH=/usr/lib/python3/dist-packages /venv/bin/python -B -m pip "$@" --disable-pip-version-check --quiet; }
 pip install --no-index --no-compile --find-links /job tare-perf
 use /venv/bin/tare
 pip uninstall --yes tare-perf

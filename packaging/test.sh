@@ -279,6 +279,9 @@ guest_root() {
     rm -rf "$root"
     debootstrap --foreign --arch=arm64 --variant=minbase --include=python3,python3-pip-whl bookworm "$root" "$(mirror)"
     for deb in "$root"/var/cache/apt/archives/*.deb; do dpkg -x "$deb" "$root"; done
+    python3 -m zipfile -e "$root"/usr/share/python-wheels/pip-*.whl "$root/usr/lib/python3/dist-packages"
+    # Emulated, this takes minutes. The guest takes the files if this machine's Python has the same version.
+    python3 -m compileall -q --invalidation-mode unchecked-hash "$root/usr/lib/python3.11" "$root/usr/lib/python3/dist-packages" || true
     rm -rf "$root"/debootstrap "$root"/var/{cache,lib/apt}/* "$root"/usr/share/{doc,locale,man,zoneinfo,i18n} "$root"/usr/lib/*/gconv
     : >"$root/var/lib/dpkg/status"
     tar -C "$root" -cf "$roots/new.tar" .
