@@ -37,15 +37,61 @@ pub struct Sorter {
     /// Limit of `bodies`, in bytes; without a file, of everything that [`Sorter::held`] counts.
     bound: usize,
     spill: Spill,
-    bodies: Vec<u8>,
-    /// Bytes of `bodies` that belong to waiting or due records.
-    live_bytes: usize,
+    bodies: BodyBuffer,
     /// In the order in which they were pushed, which is also that of their bodies in `bodies`.
     waiting: Vec<QueuedRecord>,
     due: DueRecords,
     times: SortTimes,
     /// Number of pushed records.
     pushed: u64,
+}
+
+/// The bodies of waiting and due records, in the order in which these were pushed.
+#[derive(Debug, Default)]
+struct BodyBuffer {
+    bytes: Vec<u8>,
+    /// Place of the first byte: as many bytes were cut off before it.
+    first: usize,
+    /// Bytes that belong to waiting or due records.
+    live: usize,
+    /// Number of live bytes below which the buffer's front is cut off.
+    cut_below: usize,
+}
+
+/// Size of a [`BodyBuffer`] in bytes above which its front is cut off while records are popped.
+const CUT: usize = if cfg!(test) { 1 << 8 } else { 4 << 20 };
+
+impl BodyBuffer {
+    /// Appends a body and returns its place.
+    fn push(&mut self, body: &[u8]) -> usize {
+        let place = self.first + self.bytes.len();
+        self.bytes.extend_from_slice(body);
+        self.live += body.len();
+        place
+    }
+
+    fn get(&self, place: usize, len: usize) -> Option<&[u8]> {
+        let start = place.checked_sub(self.first)?;
+        self.bytes.get(start..start + len)
+    }
+
+    /// Bytes that belong to no record.
+    fn garbage(&self) -> usize {
+        self.bytes.len() - self.live
+    }
+
+    /// Plans to cut the front off once half of the records are popped.
+    fn plan_cut(&mut self) {
+        self.cut_below = if self.bytes.len() > CUT { self.live / 2 } else { 0 };
+    }
+
+    /// Frees the bytes before a place.
+    fn cut_before(&mut self, place: usize) {
+        self.bytes.drain(..place.saturating_sub(self.first));
+        self.bytes.shrink_to_fit();
+        self.first = place;
+        self.plan_cut();
+    }
 }
 
 /// Times that decide which records are due or late, in nanoseconds of the recording's clock, and
@@ -92,7 +138,7 @@ struct QueuedRecord {
 /// Where the body of a record begins.
 #[derive(Clone, Copy, Debug)]
 enum BodyPlace {
-    /// In [`Sorter::bodies`].
+    /// A place in [`Sorter::bodies`].
     Memory(usize),
     /// In the temporary file.
     File(u64),
@@ -126,8 +172,7 @@ impl Sorter {
         Self {
             bound,
             spill: Spill::default(),
-            bodies: Vec::new(),
-            live_bytes: 0,
+            bodies: BodyBuffer::default(),
             waiting: Vec::new(),
             due: DueRecords::default(),
             times: SortTimes::default(),
@@ -146,12 +191,12 @@ impl Sorter {
     /// Adds a record. Records with equal times keep their order. [`Sorter::pop`] returns `tag` with
     /// the record.
     pub fn push(&mut self, time_ns: u64, tag: u64, record: &RawRecord<'_>) {
-        let garbage = self.bodies.len() - self.live_bytes;
+        let garbage = self.bodies.garbage();
         // If more than half is garbage, compacting copies fewer bytes than were popped since the
         // last time. At the limit it always pays: garbage would go to the file too, or make records
         // due early.
         if self.due.records.is_empty()
-            && (garbage * 2 > self.bodies.len() || garbage > 0 && self.exceeds_bound())
+            && (garbage * 2 > self.bodies.bytes.len() || garbage > 0 && self.exceeds_bound())
         {
             self.compact();
         }
@@ -161,7 +206,7 @@ impl Sorter {
         let number = self.pushed;
         self.pushed += 1;
         let len = body.len();
-        let body_place = BodyPlace::Memory(self.bodies.len());
+        let body_place = BodyPlace::Memory(self.bodies.push(body));
         self.waiting.push(QueuedRecord {
             time_ns,
             tag,
@@ -172,8 +217,6 @@ impl Sorter {
             misc,
             endian,
         });
-        self.bodies.extend_from_slice(body);
-        self.live_bytes += len;
         if self.exceeds_bound() && self.move_bodies_to_file().is_err() {
             self.release_older_half();
         }
@@ -203,10 +246,13 @@ impl Sorter {
         if self.due.ready == 0 {
             self.load();
         }
+        if self.bodies.live < self.bodies.cut_below {
+            self.free_popped();
+        }
         let queued = self.due.records.pop()?;
         self.due.ready = self.due.ready.saturating_sub(1);
         match queued.body {
-            BodyPlace::Memory(_) => self.live_bytes -= queued.len,
+            BodyPlace::Memory(_) => self.bodies.live -= queued.len,
             BodyPlace::Loaded(_) => self.due.in_loaded -= 1,
             BodyPlace::File(_) => {}
         }
@@ -243,11 +289,11 @@ impl Sorter {
     #[must_use]
     pub fn held(&self) -> usize {
         let entries = self.waiting.len() + self.due.records.len();
-        self.bodies.len() + self.due.loaded.len() + entries * size_of::<QueuedRecord>()
+        self.bodies.bytes.len() + self.due.loaded.len() + entries * size_of::<QueuedRecord>()
     }
 
     fn exceeds_bound(&self) -> bool {
-        let bytes = if self.spill.folder.is_some() { self.bodies.len() } else { self.held() };
+        let bytes = if self.spill.folder.is_some() { self.bodies.bytes.len() } else { self.held() };
         bytes > self.bound
     }
 
@@ -256,13 +302,32 @@ impl Sorter {
         let due = &mut self.due.records;
         let already = due.len();
         due.reverse();
-        due.extend(self.waiting.extract_if(.., |queued| is_due(queued)));
+        if already == 0 && self.waiting.iter().all(&is_due) {
+            std::mem::swap(due, &mut self.waiting);
+        } else {
+            due.extend(self.waiting.extract_if(.., |queued| is_due(queued)));
+        }
         let released = due.iter().skip(already);
         self.times.out = released.map(|queued| queued.time_ns).fold(self.times.out, u64::max);
-        due.sort_by_key(|queued| (queued.time_ns, queued.number));
+        due.sort_unstable_by_key(|queued| (queued.time_ns, queued.number));
         due.reverse();
         let is_in_memory = |queued: &&QueuedRecord| !matches!(queued.body, BodyPlace::File(_));
         self.due.ready = due.iter().rev().take_while(is_in_memory).count();
+        self.bodies.plan_cut();
+    }
+
+    /// Frees memory of popped records: the buffer's front, if that is where their bodies were, and
+    /// their entries.
+    fn free_popped(&mut self) {
+        self.due.records.shrink_to_fit();
+        let queued = self.waiting.iter().chain(&self.due.records);
+        let places = queued.filter_map(|queued| match queued.body {
+            BodyPlace::Memory(place) => Some(place),
+            _ => None,
+        });
+        if let Some(first) = places.min() {
+            self.bodies.cut_before(first);
+        }
     }
 
     /// Makes the oldest records due, until these account for half of the held bytes.
@@ -284,29 +349,33 @@ impl Sorter {
 
     /// Moves the waiting bodies to the front of the buffer.
     fn compact(&mut self) {
+        let BodyBuffer { bytes, first, .. } = &mut self.bodies;
         let mut end = 0;
         for queued in &mut self.waiting {
-            if let BodyPlace::Memory(start) = queued.body {
-                self.bodies.copy_within(start..start + queued.len, end);
+            if let BodyPlace::Memory(place) = queued.body {
+                let start = place - *first;
+                bytes.copy_within(start..start + queued.len, end);
                 queued.body = BodyPlace::Memory(end);
                 end += queued.len;
             }
         }
-        self.bodies.truncate(end);
+        bytes.truncate(end);
+        *first = 0;
     }
 
     /// Writes `bodies` to the file, including the bodies of due records.
     fn move_bodies_to_file(&mut self) -> io::Result<()> {
         let has_files = |queued: &QueuedRecord| matches!(queued.body, BodyPlace::File(_));
         let is_file_used = self.waiting.iter().chain(&self.due.records).any(has_files);
-        let base = self.spill.append(&self.bodies, is_file_used)?;
+        let base = self.spill.append(&self.bodies.bytes, is_file_used)?;
         for queued in self.waiting.iter_mut().chain(&mut self.due.records) {
             if let BodyPlace::Memory(start) = queued.body {
-                queued.body = BodyPlace::File(base + start as u64);
+                queued.body = BodyPlace::File(base + (start - self.bodies.first) as u64);
             }
         }
-        self.bodies.clear();
-        self.live_bytes = 0;
+        self.bodies.bytes.clear();
+        self.bodies.first = 0;
+        self.bodies.live = 0;
         self.due.ready = 0;
         Ok(())
     }
@@ -339,10 +408,10 @@ impl Sorter {
 }
 
 impl QueuedRecord {
-    fn ordered<'a>(&self, bodies: &'a [u8], loaded: &'a [u8]) -> OrderedRecord<'a> {
+    fn ordered<'a>(&self, bodies: &'a BodyBuffer, loaded: &'a [u8]) -> OrderedRecord<'a> {
         let Self { time_ns, tag, len, kind, misc, endian, .. } = *self;
         let body = match self.body {
-            BodyPlace::Memory(start) => bodies.get(start..start + len),
+            BodyPlace::Memory(place) => bodies.get(place, len),
             BodyPlace::Loaded(start) => loaded.get(start..start + len),
             BodyPlace::File(_) => None,
         };
@@ -580,6 +649,28 @@ mod tests {
             }
         }
         assert_eq!(popped, recording.len());
+    }
+
+    #[test]
+    fn popped_records_take_no_memory() {
+        let mut recording = recording(&mut Numbers(9), 4, 40);
+        recording.retain(Option::is_some);
+        let mut sorter = Sorter::default();
+        for (time, body) in recording.iter().flatten() {
+            let record = RawRecord { kind: 9, misc: 2, body, endian: Endian::NATIVE };
+            sorter.push(*time, 0, &record);
+        }
+        sorter.finish();
+        let [held, capacity] = [sorter.held(), sorter.due.records.capacity()];
+        let mut expected = expected(&recording).into_iter();
+        for _ in 0..recording.len() * 7 / 8 {
+            let (time, _, body) = expected.next().unwrap();
+            let ordered = sorter.pop().unwrap();
+            assert_eq!((ordered.time_ns, ordered.record.body), (time, &body[..]));
+        }
+        assert!(sorter.held() < held / 3, "{} of {held} bytes", sorter.held());
+        assert!(sorter.due.records.capacity() < capacity / 3);
+        assert_eq!(sorter.waiting.capacity(), 0);
     }
 
     /// Without the folder, records out of order are counted as without a file.
