@@ -72,71 +72,86 @@ pub fn svg(
     let mut narrow = NARROW;
     loop {
         graph.merge_narrow(narrow / (WIDTH - 2.0 * MARGIN));
-        let picture = picture(graph, accounts, style).map_err(io::Error::other)?;
-        if picture.len() <= MAX_BYTES || narrow > WIDTH {
-            return out.write_all(picture.as_bytes());
+        let most = if narrow > WIDTH { usize::MAX } else { MAX_BYTES };
+        let picture = Picture::new(graph, accounts, style, most).map_err(io::Error::other)?;
+        if picture.body.len() <= most {
+            return picture.write(out, style);
         }
         narrow *= 2.0;
     }
 }
 
-fn picture(
-    graph: &Graph,
-    accounts: &[RecordingInfo],
-    style: &Style,
-) -> Result<String, std::fmt::Error> {
-    let mut body = String::new();
-    let mut y = MARGIN + LINE;
-    let text = |body: &mut String, y: &mut f64, class: &str, text: &str| {
-        let longest = 174;
-        let cut: String = text.chars().take(longest).collect();
-        let dots = if text.chars().count() > longest { "…" } else { "" };
-        let line = escaped(&cut);
-        writeln!(body, r#"<text x="{MARGIN}" y="{y:.1}" class="{class}">{line}{dots}</text>"#)?;
-        *y += LINE;
-        Ok::<_, std::fmt::Error>(())
-    };
-    text(&mut body, &mut y, "h", &style.title)?;
-    for line in accounts.iter().flat_map(|account| &account.session) {
-        text(&mut body, &mut y, "d", line)?;
-    }
-    for (at, event) in graph.events.iter().enumerate() {
-        if event.all[0].samples > 0 {
-            y += LINE / 2.0;
-            let samples = crate::count(event.all[0].samples, "sample");
-            let all = amount(event.all[0].period, event.unit);
-            text(&mut body, &mut y, "e", &format!("{}: {samples}, {all}", event.name))?;
-            y = draw_frames(&mut body, graph, at, event, style, y - LINE / 2.0)? + LINE;
+/// The elements of a picture, and its height in pixels.
+struct Picture {
+    body: String,
+    height: f64,
+}
+
+impl Picture {
+    /// Draws a picture. Functions are left out once it has more than `most` bytes.
+    fn new(
+        graph: &Graph,
+        accounts: &[RecordingInfo],
+        style: &Style,
+        most: usize,
+    ) -> Result<Self, std::fmt::Error> {
+        let mut body = String::new();
+        let mut y = MARGIN + LINE;
+        let text = |body: &mut String, y: &mut f64, class: &str, text: &str| {
+            let longest = 174;
+            let cut: String = text.chars().take(longest).collect();
+            let dots = if text.chars().count() > longest { "…" } else { "" };
+            let line = escaped(&cut);
+            writeln!(body, r#"<text x="{MARGIN}" y="{y:.1}" class="{class}">{line}{dots}</text>"#)?;
+            *y += LINE;
+            Ok::<_, std::fmt::Error>(())
+        };
+        text(&mut body, &mut y, "h", &style.title)?;
+        for line in accounts.iter().flat_map(|account| &account.session) {
+            text(&mut body, &mut y, "d", line)?;
         }
+        for (at, event) in graph.events.iter().enumerate() {
+            if event.all[0].samples > 0 {
+                y += LINE / 2.0;
+                let samples = crate::count(event.all[0].samples, "sample");
+                let all = amount(event.all[0].period, event.unit);
+                text(&mut body, &mut y, "e", &format!("{}: {samples}, {all}", event.name))?;
+                y = draw_frames(&mut body, graph, at, style, y - LINE / 2.0, most)? + LINE;
+            }
+        }
+        if accounts.len() > 1 {
+            let line = "red: larger share than before; blue: smaller share";
+            text(&mut body, &mut y, "d", line)?;
+        } else {
+            draw_legend(&mut body, graph, y)?;
+        }
+        y += 1.5 * LINE;
+        if graph.merged > 0 {
+            let functions = crate::count(graph.merged as u64, "function");
+            let line = format!(
+                "{functions} too narrow to draw {} merged",
+                crate::agreeing(graph.merged as u64, "was", "were")
+            );
+            text(&mut body, &mut y, "d", &line)?;
+        }
+        for line in accounts.iter().flat_map(losses_and_ledger) {
+            text(&mut body, &mut y, "d", line)?;
+        }
+        Ok(Self { body, height: y })
     }
-    if accounts.len() > 1 {
-        let line = "red: larger share than before; blue: smaller share";
-        text(&mut body, &mut y, "d", line)?;
-    } else {
-        draw_legend(&mut body, graph, y)?;
+
+    fn write(&self, out: &mut dyn Write, style: &Style) -> io::Result<()> {
+        let y = self.height;
+        writeln!(
+            out,
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0}" width="{WIDTH}" height="{y:.0}" role="img">"#
+        )?;
+        let css = css().map_err(io::Error::other)?;
+        writeln!(out, "<title>{}</title>\n<style>{css}</style>", escaped(&style.title))?;
+        writeln!(out, r#"<rect class="b" width="100%" height="100%"/>"#)?;
+        out.write_all(self.body.as_bytes())?;
+        out.write_all(b"</svg>\n")
     }
-    y += 1.5 * LINE;
-    if graph.merged > 0 {
-        let functions = crate::count(graph.merged as u64, "function");
-        let line = format!(
-            "{functions} too narrow to draw {} merged",
-            crate::agreeing(graph.merged as u64, "was", "were")
-        );
-        text(&mut body, &mut y, "d", &line)?;
-    }
-    for line in accounts.iter().flat_map(losses_and_ledger) {
-        text(&mut body, &mut y, "d", line)?;
-    }
-    let mut picture = String::new();
-    writeln!(
-        picture,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0}" width="{WIDTH}" height="{y:.0}" role="img">"#
-    )?;
-    writeln!(picture, "<title>{}</title>\n<style>{}</style>", escaped(&style.title), css()?)?;
-    writeln!(picture, r#"<rect class="b" width="100%" height="100%"/>"#)?;
-    picture.push_str(&body);
-    picture.push_str("</svg>\n");
-    Ok(picture)
 }
 
 /// Returns a recording's losses and ledger.
@@ -163,15 +178,17 @@ fn css() -> Result<String, std::fmt::Error> {
     Ok(css)
 }
 
-/// Draws an event's graph below `top`, and returns its lower end.
+/// Draws the graph of the event with the index `at` below `top`, and returns its lower end. Leaves
+/// functions out once `body` has more than `most` bytes.
 fn draw_frames(
     body: &mut String,
     graph: &Graph,
     at: usize,
-    event: &GraphEvent,
     style: &Style,
     top: f64,
+    most: usize,
 ) -> Result<f64, std::fmt::Error> {
+    let event = &graph.events[at];
     let totals = graph.totals(0, at);
     let before = (event.all[1].samples > 0).then(|| graph.totals(1, at));
     let all = event.all[0].period.max(1) as f64;
@@ -186,7 +203,7 @@ fn draw_frames(
         let x = if node == 0 { MARGIN } else { ends[known.parent] };
         ends[node] = x;
         ends[known.parent] += if node == 0 { 0.0 } else { width };
-        if width < NARROW {
+        if width < NARROW || body.len() > most {
             continue;
         }
         let level = f64::from(known.depth);
