@@ -42,6 +42,8 @@ impl FileTable {
             known.to_mapped(range.offset).is_some() && known.to_mapped(last).is_some()
         };
         if !file.ranges.iter().any(covers) && file.ranges.len() < MAX_RANGES {
+            // Most files have one range.
+            file.ranges.reserve_exact(usize::from(is_new));
             file.ranges.push(range);
         }
     }

@@ -240,6 +240,12 @@ impl Profile {
         self.frames.get(id)
     }
 
+    /// Returns the number of frames.
+    #[must_use]
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
     /// All frames, in the order of their ids.
     pub(crate) fn frame_ids(&self) -> impl Iterator<Item = FrameId> + use<> {
         (0..self.frames.len()).map(FrameId::from_index)

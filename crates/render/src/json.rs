@@ -296,6 +296,14 @@ pub(crate) fn json_text(out: &mut dyn Write, value: &impl Serialize) -> io::Resu
     Ok(value.serialize(&mut serde_json::Serializer::with_formatter(out, Safe))?)
 }
 
+/// Writes an array of texts, escaped as [`json_text`] does.
+pub(crate) fn json_texts(
+    out: &mut dyn Write,
+    texts: impl Iterator<Item = impl Serialize>,
+) -> io::Result<()> {
+    Ok(serde_json::Serializer::with_formatter(out, Safe).collect_seq(texts)?)
+}
+
 /// The first of a command's JSON lines.
 #[derive(Serialize)]
 struct JsonHeader<'a> {

@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use indexmap::{IndexMap, IndexSet};
 use serde::{Serialize, Serializer as _};
 use serde_json::{Value, json};
-use tare_profile::{EventId, FrameId, Profile, StackId, StringId, Thread, ThreadId};
+use tare_profile::{EventId, FrameId, Profile, SourceLine, StackId, StringId, Thread, ThreadId};
 
 use super::sums::event_name;
 use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
-use crate::json::json_text;
+use crate::json::{json_text, json_texts};
 use crate::samples::{FrameKind, FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Version of the format.
@@ -276,12 +276,11 @@ struct ThreadTables {
     resources: IndexSet<usize, foldhash::fast::RandomState>,
 }
 
-/// A row of Firefox's `frameTable`. `function` is an index into [`ThreadTables::functions`].
+/// A row of Firefox's `frameTable`. `function` is an index into [`ThreadTables::functions`]. There
+/// may be millions.
 struct FrameRow {
-    function: usize,
+    function: u32,
     kind: FrameKind,
-    line: Option<u32>,
-    column: Option<u32>,
 }
 
 /// A function by the indexes of its name, library and source file.
@@ -312,13 +311,69 @@ impl ThreadTables {
         let file = source.map(|at| String::from_utf8_lossy(profile.string(at.file)));
         let file = file.map(|file| self.string(&file));
         let function = self.functions.insert_full(FunctionEntry { name, resource, file }).0;
-        let number = |field: fn(&tare_profile::SourceLine) -> u32| {
-            source.as_ref().map(field).filter(|number| *number > 0)
+        let function = u32::try_from(function).unwrap_or(u32::MAX);
+        self.frames.insert_full((id, depth), FrameRow { function, kind: place.kind }).0
+    }
+
+    /// Writes the tables as members of an object, column by column.
+    fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+        self.write_frames(profile, out)?;
+        self.write_functions(out)?;
+        let Self { resources, strings, .. } = self;
+        let length = resources.len();
+        let nulls = || std::iter::repeat_n((), length);
+        write!(out, ",\"resourceTable\":{{\"length\":{length}")?;
+        write_values(out, "lib", nulls())?;
+        write_values(out, "name", resources.iter())?;
+        write_values(out, "host", nulls())?;
+        // The type of a library.
+        write_values(out, "type", std::iter::repeat_n(1, length))?;
+        out.write_all(b"},\"stringArray\":")?;
+        json_texts(out, strings.iter())
+    }
+
+    fn write_frames(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+        let Self { frames, .. } = self;
+        let length = frames.len();
+        let zeros = || std::iter::repeat_n(0, length);
+        let nulls = || std::iter::repeat_n((), length);
+        let numbers = |field: fn(&SourceLine) -> u32| {
+            let source = |id: FrameId| profile.frame(id).and_then(|frame| frame.line);
+            let number = move |(id, _): &(FrameId, u32)| source(*id).as_ref().map(field);
+            frames.keys().map(number).map(|number| number.filter(|number| *number > 0))
         };
-        let line = number(|at| at.line);
-        let column = number(|at| at.column);
-        let row = FrameRow { function, kind: place.kind, line, column };
-        self.frames.insert_full((id, depth), row).0
+        write!(out, ",\"frameTable\":{{\"length\":{length}")?;
+        write_values(out, "address", std::iter::repeat_n(-1, length))?;
+        write_values(out, "inlineDepth", frames.keys().map(|(_, depth)| *depth))?;
+        write_values(out, "category", frames.values().map(|row| category(row.kind)))?;
+        write_values(out, "subcategory", zeros())?;
+        write_values(out, "func", frames.values().map(|row| row.function))?;
+        write_values(out, "nativeSymbol", nulls())?;
+        write_values(out, "innerWindowID", zeros())?;
+        write_values(out, "implementation", nulls())?;
+        write_values(out, "line", numbers(|at| at.line))?;
+        write_values(out, "column", numbers(|at| at.column))?;
+        out.write_all(b"}")
+    }
+
+    fn write_functions(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { functions, .. } = self;
+        let length = functions.len();
+        let is_script = || std::iter::repeat_n(false, length);
+        let nulls = || std::iter::repeat_n((), length);
+        let resource = |function: &FunctionEntry| match function.resource {
+            Some(resource) => i64::try_from(resource).unwrap_or(-1),
+            None => -1,
+        };
+        write!(out, ",\"funcTable\":{{\"length\":{length}")?;
+        write_values(out, "isJS", is_script())?;
+        write_values(out, "relevantForJS", is_script())?;
+        write_values(out, "name", functions.iter().map(|function| function.name))?;
+        write_values(out, "resource", functions.iter().map(resource))?;
+        write_values(out, "fileName", functions.iter().map(|function| function.file))?;
+        write_values(out, "lineNumber", nulls())?;
+        write_values(out, "columnNumber", nulls())?;
+        out.write_all(b"}")
     }
 }
 
@@ -343,8 +398,9 @@ impl TrackWriter<'_> {
             Ok(())
         })?;
         let mut front = Vec::new();
-        json_text(&mut front, &self.front(&tables))?;
+        json_text(&mut front, &self.front())?;
         out.write_all(front.strip_suffix(b"}").unwrap_or(&front))?;
+        tables.write(profile, out)?;
         self.write_samples(out, &nodes)?;
         let frame = |node: StackNode| tables.frames.get_index_of(&(node.frame, node.inline_depth));
         let category = |node: StackNode| {
@@ -358,8 +414,8 @@ impl TrackWriter<'_> {
         out.write_all(b"}}")
     }
 
-    /// Returns everything but the samples and their stacks.
-    fn front(&self, tables: &ThreadTables) -> Value {
+    /// Returns everything but the samples and the tables that they refer to.
+    fn front(&self) -> Value {
         let Self { samples, track, first_ns, several, .. } = *self;
         let profile = self.whole.profile;
         let Thread { pid, tid } = *track
@@ -384,18 +440,7 @@ impl TrackWriter<'_> {
             "pid": pid.to_string(),
             "tid": tid,
             "markers": {"length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": []},
-            "frameTable": frame_table(tables),
-            "funcTable": function_table(tables),
-            "resourceTable": {
-                "length": tables.resources.len(),
-                "lib": vec![Value::Null; tables.resources.len()],
-                "name": tables.resources.iter().collect::<Vec<_>>(),
-                "host": vec![Value::Null; tables.resources.len()],
-                // The type of a library.
-                "type": vec![1; tables.resources.len()],
-            },
             "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
-            "stringArray": tables.strings.iter().collect::<Vec<_>>(),
         })
     }
 
@@ -420,41 +465,4 @@ impl TrackWriter<'_> {
 
 fn category(kind: FrameKind) -> usize {
     1 + FrameKind::ALL.iter().position(|known| *known == kind).unwrap_or(0)
-}
-
-fn frame_table(tables: &ThreadTables) -> Value {
-    let length = tables.frames.len();
-    let nulls = vec![Value::Null; length];
-    json!({
-        "length": length,
-        "address": vec![-1; length],
-        "inlineDepth": tables.frames.keys().map(|(_, depth)| *depth).collect::<Vec<_>>(),
-        "category": tables.frames.values().map(|row| category(row.kind)).collect::<Vec<_>>(),
-        "subcategory": vec![0; length],
-        "func": tables.frames.values().map(|row| row.function).collect::<Vec<_>>(),
-        "nativeSymbol": nulls,
-        "innerWindowID": vec![0; length],
-        "implementation": nulls,
-        "line": tables.frames.values().map(|row| row.line).collect::<Vec<_>>(),
-        "column": tables.frames.values().map(|row| row.column).collect::<Vec<_>>(),
-    })
-}
-
-fn function_table(tables: &ThreadTables) -> Value {
-    let length = tables.functions.len();
-    let nulls = vec![Value::Null; length];
-    let resource = |function: &FunctionEntry| match function.resource {
-        Some(resource) => json!(resource),
-        None => json!(-1),
-    };
-    json!({
-        "length": length,
-        "isJS": vec![false; length],
-        "relevantForJS": vec![false; length],
-        "name": tables.functions.iter().map(|function| function.name).collect::<Vec<_>>(),
-        "resource": tables.functions.iter().map(resource).collect::<Vec<_>>(),
-        "fileName": tables.functions.iter().map(|function| function.file).collect::<Vec<_>>(),
-        "lineNumber": nulls,
-        "columnNumber": nulls,
-    })
 }

@@ -8,7 +8,9 @@ use ::parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64T
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
-use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use ::parquet::file::writer::{
+    SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter,
+};
 use ::parquet::schema::parser::parse_message_type;
 use tare_profile::{FrameId, Profile, StringId};
 
@@ -22,8 +24,12 @@ const VERSION: u32 = 1;
 /// Number of rows per row group.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// Number of frames of call chains from which on a row group is written. A frame takes 88 bytes.
+/// Number of frames of call chains from which on a row group is written. The library keeps a row
+/// group's compressed columns and its dictionaries in memory.
 const GROUP_FRAMES: usize = 1 << 17;
+
+/// Number of frames that are written together. The texts of a frame take 72 bytes.
+const BATCH_FRAMES: usize = 1 << 12;
 
 const SCHEMA: &str = "message sample {
     OPTIONAL INT64 time_ns (INTEGER(64,false));
@@ -83,15 +89,15 @@ impl<T> NullableColumn<T> {
     }
 }
 
-/// A column of lists, with Parquet's definition and repetition levels.
+/// A part of a column of lists, with Parquet's definition and repetition levels.
 #[derive(Default)]
-struct ListColumn {
+struct ListBatch {
     values: Vec<ByteArray>,
     levels: Vec<i16>,
     repeats: Vec<i16>,
 }
 
-impl ListColumn {
+impl ListBatch {
     /// Adds a list; `present` is the definition level of an element that exists.
     fn push(&mut self, list: impl Iterator<Item = Option<ByteArray>>, present: i16) {
         let before = self.levels.len();
@@ -128,11 +134,42 @@ struct LeafColumns {
     address: NullableColumn<i64>,
 }
 
-/// The columns of call chains.
+/// Call chains, one after the other: a recording may have millions of distinct frames, so their
+/// texts are made when they are written.
 #[derive(Default)]
 struct StackColumns {
-    function: ListColumn,
-    dso: ListColumn,
+    frames: Vec<FrameId>,
+    ends: Vec<usize>,
+}
+
+impl StackColumns {
+    fn push(&mut self, chain: &[FrameId]) {
+        self.frames.extend_from_slice(chain);
+        self.ends.push(self.frames.len());
+    }
+
+    /// Writes a column with a text of each frame; `present` is the definition level of a text that
+    /// exists.
+    fn write(
+        &self,
+        group: &mut GroupWriter<'_>,
+        present: i16,
+        mut text: impl FnMut(FrameId) -> Option<ByteArray>,
+    ) -> Result<(), ParquetError> {
+        let mut column = next_column(group)?;
+        let mut batch = ListBatch::default();
+        let mut begin = 0;
+        for (row, end) in self.ends.iter().enumerate() {
+            batch.push(self.frames[begin..*end].iter().map(|frame| text(*frame)), present);
+            begin = *end;
+            if batch.levels.len() >= BATCH_FRAMES || row + 1 == self.ends.len() {
+                let ListBatch { values, levels, repeats } = std::mem::take(&mut batch);
+                let column = column.typed::<ByteArrayType>();
+                column.write_batch(&values, Some(&levels), Some(&repeats))?;
+            }
+        }
+        column.close()
+    }
 }
 
 /// The rows of a row group, as columns.
@@ -210,20 +247,19 @@ impl SampleSink for Parquet {
         let mut texts =
             |frame: &FrameId| frames.get(*frame, || frame_texts(profile, *frame)).clone();
         rows.leaf.push(chain.first().map(&mut texts));
-        rows.stack.function.push(chain.iter().map(|frame| Some(texts(frame).function)), 1);
-        rows.stack.dso.push(chain.iter().map(|frame| texts(frame).dso), 2);
-        if rows.len() == GROUP_ROWS || rows.frames() >= GROUP_FRAMES {
-            return self.write_group();
+        rows.stack.push(chain);
+        if rows.len() == GROUP_ROWS || rows.stack.frames.len() >= GROUP_FRAMES {
+            return self.write_group(profile);
         }
         Ok(())
     }
 }
 
 impl Parquet {
-    fn write_group(&mut self) -> io::Result<()> {
+    fn write_group(&mut self, profile: &Profile) -> io::Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let mut group = self.writer.next_row_group().map_err(io_error)?;
-        rows.write(&mut group).map_err(io_error)?;
+        rows.write(&mut group, profile, &mut self.frames).map_err(io_error)?;
         group.close().map_err(io_error)?;
         Ok(())
     }
@@ -278,27 +314,24 @@ impl LeafColumns {
 }
 
 impl RowGroup {
-    /// Returns the number of frames of all call chains.
-    fn frames(&self) -> usize {
-        self.stack.function.levels.len()
-    }
-
     /// Returns the number of rows.
     fn len(&self) -> usize {
         self.sample.event.len()
     }
 
     /// Writes the columns in the order of the schema.
-    fn write(&self, group: &mut GroupWriter<'_>) -> Result<(), ParquetError> {
+    fn write(
+        &self,
+        group: &mut GroupWriter<'_>,
+        profile: &Profile,
+        frames: &mut Cached<FrameId, FrameTexts>,
+    ) -> Result<(), ParquetError> {
         self.sample.write(group)?;
         self.leaf.write(group)?;
         write_optional::<ByteArrayType>(group, &self.trace)?;
-        for lists in [&self.stack.function, &self.stack.dso] {
-            let levels = Some(&lists.levels[..]);
-            let repeats = Some(&lists.repeats[..]);
-            write_column::<ByteArrayType>(group, &lists.values, levels, repeats)?;
-        }
-        Ok(())
+        let mut texts = |frame| frames.get(frame, || frame_texts(profile, frame)).clone();
+        self.stack.write(group, 1, |frame| Some(texts(frame).function))?;
+        self.stack.write(group, 2, |frame| texts(frame).dso)
     }
 }
 
@@ -315,17 +348,22 @@ fn write_column<T: DataType>(
     levels: Option<&[i16]>,
     repeats: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("more columns than the schema has".to_owned()));
-    };
+    let mut column = next_column(group)?;
     column.typed::<T>().write_batch(values, levels, repeats)?;
     column.close()
+}
+
+fn next_column<'a>(
+    group: &'a mut GroupWriter<'_>,
+) -> Result<SerializedColumnWriter<'a>, ParquetError> {
+    let more = || ParquetError::General("more columns than the schema has".to_owned());
+    group.next_column()?.ok_or_else(more)
 }
 
 impl Exporter for Parquet {
     fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         if self.rows.len() > 0 {
-            self.write_group()?;
+            self.write_group(whole.profile)?;
         }
         let entries = [
             ("tare.version", VERSION.to_string()),
@@ -351,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_list_column_has_a_level_for_each_element_and_each_empty_list() {
-        let mut column = ListColumn::default();
+        let mut column = ListBatch::default();
         column.push([Some(text("a")), None].into_iter(), 2);
         column.push(std::iter::empty(), 2);
         column.push([Some(text("b"))].into_iter(), 2);

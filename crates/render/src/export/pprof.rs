@@ -157,15 +157,48 @@ struct PprofMapping {
     range: Option<usize>,
 }
 
+/// Location ids by their frames: inlined functions, then the function that contains them. Most
+/// locations have one frame, and there may be millions.
+#[derive(Default)]
+struct LocationIds {
+    single: HashMap<FrameId, u32, foldhash::fast::RandomState>,
+    inlined: HashMap<Box<[FrameId]>, u32, foldhash::fast::RandomState>,
+}
+
+/// The id of a location.
+struct PprofLocation {
+    number: u64,
+    is_new: bool,
+}
+
+impl LocationIds {
+    /// Returns the id of a location, which is added if it is new.
+    fn find_or_add(&mut self, frames: &[FrameId]) -> PprofLocation {
+        let Self { single, inlined } = self;
+        let known = match frames {
+            [only] => single.get(only),
+            _ => inlined.get(frames),
+        };
+        if let Some(number) = known {
+            return PprofLocation { number: u64::from(*number), is_new: false };
+        }
+        let number = u32::try_from(single.len() + inlined.len() + 1).unwrap_or(u32::MAX);
+        match frames {
+            [only] => _ = single.insert(*only, number),
+            _ => _ = inlined.insert(frames.into(), number),
+        }
+        PprofLocation { number: u64::from(number), is_new: true }
+    }
+}
+
 /// Builds a profile. Ids of functions, mappings and locations begin with 1.
 struct ProfileBuilder<'a, W> {
     out: W,
     whole: &'a RecordingSummary<'a>,
     message: Message,
-    strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
+    strings: IndexSet<Box<[u8]>, foldhash::fast::RandomState>,
     types: Vec<ValueType>,
-    /// Location ids by their frames: inlined functions, then the function that contains them.
-    locations: HashMap<Box<[FrameId]>, u64, foldhash::fast::RandomState>,
+    locations: LocationIds,
     functions: IndexSet<PprofFunction, foldhash::fast::RandomState>,
     /// The mappings, and whether any of their locations has a source line.
     mappings: IndexMap<PprofMapping, bool, foldhash::fast::RandomState>,
@@ -174,14 +207,14 @@ struct ProfileBuilder<'a, W> {
 impl<'a, W: Write> ProfileBuilder<'a, W> {
     fn new(whole: &'a RecordingSummary<'a>, sums: &Sums, out: W) -> Self {
         let mut strings = IndexSet::default();
-        strings.insert(Vec::new());
+        strings.insert(Box::default());
         let mut builder = Self {
             out,
             whole,
             message: Message::default(),
             strings,
             types: ValueType::list(whole, sums),
-            locations: HashMap::default(),
+            locations: LocationIds::default(),
             functions: IndexSet::default(),
             mappings: IndexMap::default(),
         };
@@ -196,7 +229,9 @@ impl<'a, W: Write> ProfileBuilder<'a, W> {
 
     fn string(&mut self, text: &[u8]) -> u64 {
         // protobuf strings are UTF-8.
-        self.strings.insert_full(String::from_utf8_lossy(text).as_bytes().to_vec()).0 as u64
+        let text = String::from_utf8_lossy(text);
+        let known = self.strings.get_index_of(text.as_bytes());
+        known.unwrap_or_else(|| self.strings.insert_full(text.as_bytes().into()).0) as u64
     }
 
     /// Writes the message so far if it has at least this many bytes.
@@ -280,12 +315,11 @@ impl<'a, W: Write> ProfileBuilder<'a, W> {
     }
 
     fn location(&mut self, frames: &[FrameId]) -> u64 {
-        if let Some(known) = self.locations.get(frames) {
-            return *known;
+        let PprofLocation { number, is_new } = self.locations.find_or_add(frames);
+        if !is_new {
+            return number;
         }
         let profile = self.whole.profile;
-        let number = self.locations.len() as u64 + 1;
-        self.locations.insert(frames.into(), number);
         let outer = frames.last().and_then(|outer| profile.frame(*outer));
         let dso = outer.and_then(|outer| outer.dso);
         let mut location = Message::default();

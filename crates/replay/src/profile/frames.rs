@@ -202,9 +202,10 @@ impl FrameTable {
         }
         // Addresses of one function stay separate until their lines are known.
         let frame_address = if self.lines.is_some() { at.address } else { address };
+        let known = profile.frame_count();
         let frame = profile.add_frame(plain_frame(space, Some(dso), function, frame_address));
-        if let Some(lines) = &mut self.lines {
-            lines.request(frame, at, address);
+        if let Some(lines) = self.lines.as_mut().filter(|_| profile.frame_count() > known) {
+            lines.request(frame, at.dso, address);
         }
         if self.frames.len() >= CACHED {
             self.frames.clear();

@@ -1,6 +1,6 @@
 //! Looks up source lines and inlined functions once all addresses are known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
 use tare_profile::{FrameId, Profile, ProfileFrame, ReplacedRows, SourceLine, Symbol};
@@ -14,19 +14,16 @@ pub(super) struct LineLookup {
     with_inlined: bool,
     with_linkage_names: bool,
     requests: Vec<LineRequest>,
-    requested: HashSet<FrameId, foldhash::fast::RandomState>,
 }
 
 /// Number of addresses that are looked up together. More have results of many megabytes.
 const BATCH: usize = 1 << 14;
 
-/// A frame without lines.
+/// A frame without lines. It has the address in its DSO to look up. There may be millions.
 #[derive(Clone, Copy, Debug)]
 struct LineRequest {
     frame: FrameId,
-    /// The address in its DSO.
     dso: DsoId,
-    at: u64,
     /// The address of the frame with lines.
     address: u64,
 }
@@ -51,12 +48,7 @@ fn batch_len(requests: &[LineRequest]) -> usize {
 
 impl LineLookup {
     pub(super) fn new(with_inlined: bool) -> Self {
-        Self {
-            with_inlined,
-            with_linkage_names: false,
-            requests: Vec::new(),
-            requested: HashSet::default(),
-        }
+        Self { with_inlined, with_linkage_names: false, requests: Vec::new() }
     }
 
     /// Notes the names that inlined functions have in their files, too.
@@ -64,13 +56,9 @@ impl LineLookup {
         Self { with_linkage_names, ..self }
     }
 
-    /// Requests the lines of a frame, which then gets this address. Further requests of the same
-    /// frame are ignored.
-    pub(super) fn request(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
-        if self.requested.insert(frame) {
-            let DsoAddress { dso, address: at } = at;
-            self.requests.push(LineRequest { frame, dso, at, address });
-        }
+    /// Requests the lines of a new frame of a DSO, which then gets this address.
+    pub(super) fn request(&mut self, frame: FrameId, dso: DsoId, address: u64) {
+        self.requests.push(LineRequest { frame, dso, address });
     }
 
     /// Adds lines to the profile's frames, and inlined functions to its call chains. As in perf,
@@ -78,9 +66,10 @@ impl LineLookup {
     /// Returns the new row of each row.
     pub(super) fn locate(mut self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
         let mut requests = std::mem::take(&mut self.requests);
-        self.requested = HashSet::default();
+        let address =
+            |request: &LineRequest| profile.frame(request.frame).map_or(0, |frame| frame.address);
         if requests.len() > BATCH {
-            requests.sort_unstable_by_key(|request| (request.dso, request.at));
+            requests.sort_unstable_by_key(|request| (request.dso, address(request)));
         }
         let mut replacements: Replacements = HashMap::default();
         let mut rest = &requests[..];
@@ -106,7 +95,10 @@ impl LineLookup {
         requests: &[LineRequest],
         replacements: &mut Replacements,
     ) {
-        let at = |request: &LineRequest| DsoAddress { dso: request.dso, address: request.at };
+        let at = |request: &LineRequest| {
+            let address = profile.frame(request.frame).map_or(0, |frame| frame.address);
+            DsoAddress { dso: request.dso, address }
+        };
         let addresses: Vec<_> = requests.iter().map(at).collect();
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let debug_frames = machine.frames(&addresses, threads);
