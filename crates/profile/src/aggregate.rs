@@ -1,6 +1,7 @@
 //! Merges rows with the same sort keys into entries.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use indexmap::IndexSet;
 
@@ -38,18 +39,11 @@ pub struct TableOptions {
 }
 
 /// Samples with the same sort keys. Properties that aren't sort keys are those of its first sample.
+/// There may be millions.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The thread's name.
-    pub comm: Option<StringId>,
-    /// The thread.
-    pub thread: Option<ThreadId>,
-    /// The CPU; `None` if it wasn't recorded or requested.
-    pub cpu: Option<u32>,
-    /// The fields of a tracepoint, as text.
-    pub trace: Option<StringId>,
-    /// The values of further sort keys.
-    pub details: Option<DetailsId>,
+    /// The properties that aren't of frames.
+    pub task: Arc<EntryTask>,
     /// The frame. All samples of the entry share its function, file or line if that is a sort key.
     pub frame: Option<FrameId>,
     /// The weight of samples in the entry itself.
@@ -66,6 +60,21 @@ pub struct Entry {
     last: u32,
     /// Index in [`ProfileTable::chains`] of the chain added last.
     chain: u32,
+}
+
+/// The properties of an entry that aren't of frames. Entries share them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryTask {
+    /// The thread's name.
+    pub comm: Option<StringId>,
+    /// The thread.
+    pub thread: Option<ThreadId>,
+    /// The CPU; `None` if it wasn't recorded or requested.
+    pub cpu: Option<u32>,
+    /// The fields of a tracepoint, as text.
+    pub trace: Option<StringId>,
+    /// The values of further sort keys.
+    pub details: Option<DetailsId>,
 }
 
 /// Sums of an entry that only some columns need.
@@ -230,6 +239,7 @@ pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> Profi
         entries: Vec::new(),
         keys: Set::default(),
         chains: Vec::new(),
+        last_task: None,
     };
     let (entries, chains) = builder.build(&merged, children);
     let keys = options.keys.clone();
@@ -327,6 +337,8 @@ struct TableBuilder<'a> {
     /// The groups of row and frame of each entry.
     keys: Set<u64>,
     chains: Vec<EntryChain>,
+    /// That of the entry added last.
+    last_task: Option<Arc<EntryTask>>,
 }
 
 impl TableBuilder<'_> {
@@ -367,12 +379,12 @@ impl TableBuilder<'_> {
         let at = self.keys.insert_index(key);
         if at == self.entries.len() {
             let Row { comm, thread, cpu, trace, details, .. } = row.row;
+            let task = EntryTask { comm, thread, cpu, trace, details };
+            let last = self.last_task.take().filter(|last| **last == task);
+            let task = last.unwrap_or_else(|| Arc::new(task));
+            self.last_task = Some(Arc::clone(&task));
             self.entries.push(Entry {
-                comm,
-                thread,
-                cpu,
-                trace,
-                details,
+                task,
                 frame,
                 own: Weight::default(),
                 parts: None,

@@ -84,6 +84,11 @@ impl FrameTable {
         })
     }
 
+    /// See [`Set::drop_index`].
+    pub(crate) fn drop_index(&mut self) {
+        self.frames.drop_index();
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }

@@ -38,7 +38,7 @@ mod threads;
 mod unnamed;
 mod unwinding;
 
-pub use aggregate::{Entry, EntryParts, ProfileTable, TableOptions, table};
+pub use aggregate::{Entry, EntryParts, EntryTask, ProfileTable, TableOptions, table};
 pub use blocks::{Block, Blocks};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use detail::{BranchDetail, Detail, Value};

@@ -94,6 +94,14 @@ impl Profile {
         self.rows.add_to(row, weight);
     }
 
+    /// Frees memory that only additions need: the next ones take longer.
+    pub fn free_indexes(&mut self) {
+        self.strings.drop_index();
+        self.frames.drop_index();
+        self.stacks.drop_index();
+        self.rows.drop_index();
+    }
+
     /// Removes all samples. The other tables stay.
     pub(crate) fn clear_rows(&mut self) {
         self.rows = RowTable::default();

@@ -79,6 +79,11 @@ impl RowTable {
         }
     }
 
+    /// See [`Set::drop_index`].
+    pub(crate) fn drop_index(&mut self) {
+        self.rows.drop_index();
+    }
+
     /// Replaces the rows for which `now` returns another, which must not be in the table.
     pub(crate) fn replace(&mut self, now: impl Fn(&Row) -> Option<Row>) {
         self.rows.replace(now);

@@ -56,6 +56,11 @@ impl<T: Hash + Eq> Set<T> {
         }
     }
 
+    /// Frees the index until another value is inserted.
+    pub(crate) fn drop_index(&mut self) {
+        self.index = Index::default();
+    }
+
     pub(crate) fn get<I: Id>(&self, id: I) -> Option<&T> {
         self.values.get(id.index())
     }
@@ -100,6 +105,11 @@ impl<T: Copy + Hash + Eq> ListSet<T> {
         I::from_index(at)
     }
 
+    /// Frees the index until another list is inserted.
+    pub(crate) fn drop_index(&mut self) {
+        self.index = Index::default();
+    }
+
     /// The items of a list; empty if the id is unknown.
     pub(crate) fn get<I: Id>(&self, id: I) -> &[T] {
         list_at(&self.items, &self.ends, id.index()).unwrap_or_default()
@@ -129,15 +139,20 @@ impl Index {
         value_at: impl Fn(usize) -> Option<&'a T>,
     ) -> usize {
         let Self { positions, hasher } = self;
+        let hash_at = |at: &u32| value_at(*at as usize).map_or(0, |value| hasher.hash_one(value));
+        if positions.is_empty() {
+            // It was dropped.
+            for at in 0..u32::try_from(next).unwrap_or(0) {
+                positions.insert_unique(hash_at(&at), at, hash_at);
+            }
+        }
         let hash = hasher.hash_one(value);
         let is_equal = |at: &u32| value_at(*at as usize).is_some_and(|known| known == value);
         if let Some(at) = positions.find(hash, is_equal) {
             return *at as usize;
         }
         let Some(position) = u32::try_from(next).ok().filter(|_| next < MOST) else { return 0 };
-        positions.insert_unique(hash, position, |at| {
-            value_at(*at as usize).map_or(0, |value| hasher.hash_one(value))
-        });
+        positions.insert_unique(hash, position, hash_at);
         next
     }
 }
@@ -155,6 +170,15 @@ mod tests {
         assert_eq!(ids[..1000].iter().map(|id| *set.get(*id).unwrap()).sum::<u64>(), 499_500);
         assert_eq!(set.get(FrameId::from_index(1000)), None);
         assert!(set.iter().copied().eq(0..1000), "in the order of insertion");
+    }
+
+    #[test]
+    fn values_keep_their_ids_without_an_index() {
+        let mut set = Set::default();
+        let ids: Vec<FrameId> = (0..1000).map(|value| set.insert(value)).collect();
+        set.drop_index();
+        assert_eq!(set.insert::<FrameId>(7), ids[7]);
+        assert_eq!((set.insert::<FrameId>(1000), set.len()), (FrameId::from_index(1000), 1001));
     }
 
     #[test]

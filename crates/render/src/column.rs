@@ -724,7 +724,7 @@ impl CellSource<'_> {
         write_number: impl FnOnce(&mut String, u64) -> fmt::Result,
     ) -> fmt::Result {
         let Column::Key(SortKey::Detail(detail)) = self.info.column else { return Ok(()) };
-        match self.profile.detail(self.entry.details, detail) {
+        match self.profile.detail(self.entry.task.details, detail) {
             Value::None => out.write_str(self.info.absent),
             Value::Text(text) => self.write_text(out, Some(text)),
             Value::Number(number) => write_number(out, number),
@@ -752,7 +752,7 @@ fn write_period(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
 }
 
 fn write_comm(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    cell.write_text(out, cell.entry.comm)
+    cell.write_text(out, cell.entry.task.comm)
 }
 
 fn write_dso(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
@@ -770,7 +770,7 @@ fn write_tid(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
     match thread_number(SortKey::Tid, cell.profile, cell.entry) {
         Some(tid) => {
             write!(out, "{tid:>7}:")?;
-            let thread = cell.entry.thread;
+            let thread = cell.entry.task.thread;
             cell.write_text(out, thread.and_then(|thread| cell.profile.last_name(thread)))
         }
         None => out.write_str(cell.info.absent),
@@ -802,7 +802,7 @@ fn write_source_line(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
 }
 
 fn write_cpu(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    match cell.entry.cpu {
+    match cell.entry.task.cpu {
         Some(cpu) => write!(out, "{cpu:03}"),
         None => out.write_str(cell.info.absent),
     }
@@ -813,7 +813,7 @@ fn write_event(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
 }
 
 fn write_trace(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    cell.write_text(out, cell.entry.trace)
+    cell.write_text(out, cell.entry.task.trace)
 }
 
 fn write_number(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
@@ -856,7 +856,7 @@ fn by_own_weight(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Orderin
 /// comes first.
 fn by_total_weight(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
     let by_weight = right.total.period.cmp(&left.total.period);
-    by_weight.then(left.thread.cmp(&right.thread)).then(right.depth.cmp(&left.depth))
+    by_weight.then(left.task.thread.cmp(&right.task.thread)).then(right.depth.cmp(&left.depth))
 }
 
 fn by_latency(column: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
@@ -873,7 +873,7 @@ fn by_samples(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
 }
 
 fn by_comm(_: Column, profile: &Profile, left: &Entry, right: &Entry) -> Ordering {
-    let name = |entry: &Entry| entry.comm.map(|comm| profile.string(comm));
+    let name = |entry: &Entry| entry.task.comm.map(|comm| profile.string(comm));
     name(left).cmp(&name(right))
 }
 
@@ -908,11 +908,11 @@ fn by_source(_: Column, profile: &Profile, left: &Entry, right: &Entry) -> Order
 }
 
 fn by_cpu(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
-    left.cpu.cmp(&right.cpu)
+    left.task.cpu.cmp(&right.task.cpu)
 }
 
 fn by_trace(_: Column, profile: &Profile, left: &Entry, right: &Entry) -> Ordering {
-    let text = |entry: &Entry| entry.trace.map(|trace| profile.string(trace));
+    let text = |entry: &Entry| entry.task.trace.map(|trace| profile.string(trace));
     text(left).cmp(&text(right))
 }
 
@@ -924,7 +924,7 @@ fn always_equal(_: Column, _: &Profile, _: &Entry, _: &Entry) -> Ordering {
 /// Compares details: absent values come first, then numbers, then texts.
 fn by_detail(column: Column, profile: &Profile, left: &Entry, right: &Entry) -> Ordering {
     let Column::Key(SortKey::Detail(detail)) = column else { return Ordering::Equal };
-    let value = |entry: &Entry| match profile.detail(entry.details, detail) {
+    let value = |entry: &Entry| match profile.detail(entry.task.details, detail) {
         Value::None => (0, &[][..]),
         Value::Number(number) => (number.saturating_add(1), &[][..]),
         Value::Text(text) => (u64::MAX, profile.string(text)),
@@ -946,7 +946,7 @@ fn weight_in_space(entry: &Entry, space: Space) -> u64 {
 
 /// Returns the id of an entry's thread ([`SortKey::Tid`]) or process.
 pub(crate) fn thread_number(key: SortKey, profile: &Profile, entry: &Entry) -> Option<i32> {
-    let thread = profile.thread(entry.thread?)?;
+    let thread = profile.thread(entry.task.thread?)?;
     Some(if key == SortKey::Tid { thread.tid } else { thread.pid })
 }
 

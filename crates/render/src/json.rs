@@ -402,7 +402,7 @@ impl<'a> Entries<'a> {
         let function = if by_symbol { entry.function(profile) } else { FunctionKey::Unknown };
         let unresolved = frame.filter(|_| by_symbol).and_then(|frame| frame.function.err());
         EntryRow {
-            comm: entry.comm.filter(|_| is_key(SortKey::Comm)).map(text),
+            comm: entry.task.comm.filter(|_| is_key(SortKey::Comm)).map(text),
             tid: thread(SortKey::Tid),
             tgid: thread(SortKey::Tgid),
             dso: dso.map(|dso| text(dso.short)),
@@ -413,9 +413,9 @@ impl<'a> Entries<'a> {
             inlined: frame.is_some_and(|frame| by_symbol && frame.is_inlined),
             file: line.filter(|_| has_line).map(|line| text(line.file)),
             line: line.filter(|_| is_key(SortKey::SrcLine)).map(|line| line.line),
-            cpu: entry.cpu.filter(|_| is_key(SortKey::Cpu)),
-            trace: entry.trace.filter(|_| is_key(SortKey::Trace)).map(text),
-            parallelism: match profile.detail(entry.details, Detail::Parallelism) {
+            cpu: entry.task.cpu.filter(|_| is_key(SortKey::Cpu)),
+            trace: entry.task.trace.filter(|_| is_key(SortKey::Trace)).map(text),
+            parallelism: match profile.detail(entry.task.details, Detail::Parallelism) {
                 Value::Number(running) if is_key(SortKey::Detail(Detail::Parallelism)) => {
                     Some(running)
                 }

@@ -94,10 +94,11 @@ mod tests {
         let mut entries =
             table(&profile, event, &TableOptions { keys, ..TableOptions::default() }).entries;
         let mut expected: Vec<_> =
-            entries.iter().map(|entry| (entry.own.period, entry.cpu)).collect();
+            entries.iter().map(|entry| (entry.own.period, entry.task.cpu)).collect();
         expected.sort_by_key(|(period, _)| *period);
         sort(&mut entries, |left, right| left.own.period.cmp(&right.own.period));
-        let sorted: Vec<_> = entries.iter().map(|entry| (entry.own.period, entry.cpu)).collect();
+        let sorted: Vec<_> =
+            entries.iter().map(|entry| (entry.own.period, entry.task.cpu)).collect();
         assert_eq!(sorted, expected);
     }
 }

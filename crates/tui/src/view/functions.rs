@@ -202,9 +202,9 @@ impl FunctionsView {
         };
         Subject {
             frame,
-            thread: entry.thread.filter(|_| has(SortKey::Tid) || has(SortKey::Tgid)),
-            comm: entry.comm.filter(|_| has(SortKey::Comm)),
-            cpu: entry.cpu.filter(|_| has(SortKey::Cpu)),
+            thread: entry.task.thread.filter(|_| has(SortKey::Tid) || has(SortKey::Tgid)),
+            comm: entry.task.comm.filter(|_| has(SortKey::Comm)),
+            cpu: entry.task.cpu.filter(|_| has(SortKey::Cpu)),
             stack: Vec::new(),
         }
     }
@@ -371,5 +371,5 @@ fn call_tree(data: &Functions, profile: &Profile, at: usize, view: &TableView) -
 
 fn row_key(profile: &Profile, entry: &Entry) -> u64 {
     let function = FunctionKey::at_frame(profile, entry.frame);
-    key(ROWS, (entry.comm, entry.thread, entry.cpu, entry.trace, function))
+    key(ROWS, (entry.task.comm, entry.task.thread, entry.task.cpu, entry.task.trace, function))
 }

@@ -142,9 +142,10 @@ fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Profil
         },
     );
     let summary = tare_replay::summarize(recording, &options);
+    let mut summary = summary.map_err(recording::refusal)?;
+    summary.profile.free_indexes();
     // A table of many rows takes more than is free between other memory.
     tare_kernel::heap::return_freed_memory();
-    let mut summary = summary.map_err(recording::refusal)?;
     let event = summary.description.events().first().and_then(|event| event.name.as_deref());
     if let Some(broken) = &mut summary.profile.losses.frame_pointers {
         let event = String::from_utf8_lossy(event.unwrap_or_default());
