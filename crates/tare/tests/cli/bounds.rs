@@ -177,12 +177,11 @@ fn call_chains_that_all_differ() {
     }
 }
 
-/// 10,000 mapped files that aren't here, and 10,000 call chains of 12 addresses in them that all
-/// differ. Each of these commands takes at most four times its recordings' size plus 64 MiB. (SVG,
-/// parquet and firefox keep texts of all frames, and take more.)
+/// 20,000 mapped files that aren't here, and 20,000 call chains of 12 addresses in them that all
+/// differ. Each of these commands takes at most four times its recordings' size plus 64 MiB.
 #[test]
 fn files_that_all_differ() {
-    const FILES: u64 = 10_000;
+    const FILES: u64 = 20_000;
     let folder = TempDir::new().unwrap();
     let mut made = SampleStream::new(&[10]);
     for number in 0..FILES {
@@ -202,7 +201,7 @@ fn files_that_all_differ() {
     let file = file.to_str().unwrap();
     let output = folder.path().join("output");
     let output = output.to_str().unwrap();
-    let formats = ["folded", "pprof", "speedscope", "chrome", "jsonl"];
+    let formats = ["folded", "pprof", "firefox", "speedscope", "chrome", "parquet", "jsonl"];
     let exports = formats.map(|format| ["export", "--format", format, "-o", output, file]);
     let commands = [
         &["report", "--stdio", file][..],
@@ -213,7 +212,8 @@ fn files_that_all_differ() {
         &["archive", "-o", output, file],
         &["diff", file, file],
         &["buildid-list", "-i", file],
-        &["flame", "-o", output, file],
+        &["flame", "--format", "html", "-o", output, file],
+        &["flame", "--format", "svg", "-o", output, file],
     ];
     let mut over = Vec::new();
     for words in commands.into_iter().chain(exports.iter().map(|words| &words[..])) {
