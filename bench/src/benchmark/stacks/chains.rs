@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::words;
 use crate::run::succeed;
 use crate::scratch::Scratch;
 
@@ -120,8 +121,10 @@ impl ChainCounts {
 /// Reads the samples of a recording in the order of `tare script`.
 pub(super) fn read(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Vec<SampleChain>> {
     let fields = "comm,tid,time,ip,sym,symoff,dso";
-    let words = [scratch.setting.tare(), "script".into(), "-F".into(), fields.into(), "-i".into()];
-    let text = succeed(&[&words[..], &[file.display().to_string()]].concat())?.stdout;
+    let tare = scratch.setting.tare();
+    let file = file.display().to_string();
+    let script = [&tare, "script", "--no-inline", "-F", fields, "-i", &file];
+    let text = succeed(&words(&script))?.stdout;
     Ok(parse(&text))
 }
 

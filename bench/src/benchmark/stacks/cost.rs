@@ -137,8 +137,9 @@ pub(super) fn beside_perf(scratch: &Scratch<'_>, report: &mut Report) -> anyhow:
     let from = file.display().to_string();
     let tare = scratch.setting.tare();
     let record = recorder_cpu_s(scratch, Tool::Tare, &["-g"], &file)?;
-    let own = run(&words(&[&tare, "script", "-i", &from]))?;
+    let own = run(&words(&[&tare, "script", "--no-inline", "-i", &from]))?;
     let own_cpu_s = [record, own.cpu_ns as f64 / 1e9];
+    let own_with_defaults = run(&words(&[&tare, "script", "-i", &from]))?;
     let copies = ["--call-graph", "dwarf,65528"];
     let record = recorder_cpu_s(scratch, Tool::Perf, &copies, &file)?;
     let printed = run(&words(&["perf", "script", "--no-inline", "-i", &from]))?;
@@ -146,7 +147,8 @@ pub(super) fn beside_perf(scratch: &Scratch<'_>, report: &mut Report) -> anyhow:
     let began = Instant::now();
     let patience = PATIENCE_S.to_string();
     run_for_output(&words(&["timeout", &patience, "perf", "script", "-i", &from]))?;
-    let with_defaults_s = [own.elapsed_ns as f64 / 1e9, began.elapsed().as_secs_f64()];
+    let own_s = own_with_defaults.elapsed_ns as f64 / 1e9;
+    let with_defaults_s = [own_s, began.elapsed().as_secs_f64()];
     std::fs::remove_file(&file)?;
     report.table.push(format!(
         "g++, record and script: tare {:.3} s and {:.3} s of CPU time, perf {:.3} s and {:.3} s; \

@@ -85,7 +85,8 @@ pub(super) fn measure(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Res
     succeed(&words(
         &[&record[..], &["sh", "-c", "\"$0\" 2; xz -T1 -k -c \"$0\" | wc -c", &program]].concat(),
     ))?;
-    let own = addresses(&succeed(&words(&[&tare, "script", "-F", "ip", "-i", &file]))?.stdout);
+    let script = [&tare, "script", "--no-inline", "-F", "ip", "-i", &file];
+    let own = addresses(&succeed(&words(&script))?.stdout);
     let mut raw = serde_json::Map::new();
     let recorded = chains(&path)?;
     // Newer versions of perf print addresses of the process, others those of its files.
@@ -132,7 +133,6 @@ pub(super) fn measure(scratch: &Scratch<'_>, report: &mut Report) -> anyhow::Res
     } else {
         report.table.push("hotspot: skipped: not installed".to_owned());
     }
-    std::fs::remove_file(&path)?;
     Ok(raw.into())
 }
 
@@ -154,7 +154,8 @@ fn addresses(printed: &str) -> Vec<Vec<u64>> {
 /// The share of samples whose outermost functions FlameGraph's script finds as often in what perf
 /// prints as in what tare prints.
 fn same_roots(scratch: &Scratch<'_>, perf: &Perf, file: &str) -> anyhow::Result<f64> {
-    let tare = succeed(&words(&[&scratch.setting.tare(), "script", "-i", file]))?.stdout;
+    let tare = scratch.setting.tare();
+    let tare = succeed(&words(&[&tare, "script", "--no-inline", "-i", file]))?.stdout;
     let own = roots(scratch, &tare)?;
     let other = roots(scratch, &perf.run(&["script", "--no-inline"], file)?)?;
     let sum = |roots: &HashMap<String, u64>| roots.values().sum::<u64>();
@@ -177,6 +178,8 @@ fn roots(scratch: &Scratch<'_>, printed: &str) -> anyhow::Result<HashMap<String,
         let (comm, callees) = stack.split_once(';').unwrap_or((stack, ""));
         let root = callees.split(';').next().unwrap_or_default();
         let is_unnamed = root.starts_with("fun_") || root.starts_with('[');
+        // The dynamic linker has two names for the place where programs start.
+        let root = if root == "_dl_start_user" { "_start" } else { root };
         let root = if is_unnamed { "unnamed" } else { root };
         *roots.entry(format!("{comm};{root}")).or_default() += weight.parse::<u64>()?;
     }

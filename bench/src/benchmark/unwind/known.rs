@@ -60,7 +60,7 @@ fn judge(
     let chains = scratch.path("chains");
     let script = scratch.path("script");
     std::fs::write(&chains, Command::new(program).arg("--chains").output()?.stdout)?;
-    let fields = ["script", "-F", "ip,sym,dso", "-i"];
+    let fields = ["script", "--no-inline", "-F", "ip,sym,dso", "-i"];
     let printed = Command::new(scratch.setting.tare()).args(fields).arg(file).output()?;
     std::fs::write(&script, printed.stdout)?;
     let judge = scratch.setting.workload("known-chains.awk");

@@ -21,7 +21,7 @@ fn judged(program: &Path, place: &RecordingFolder, how: &str) -> (u64, u64, Stri
     let chains = place.folder.path().join("chains");
     let script = place.folder.path().join("script");
     std::fs::write(&chains, output(Command::new(program).arg("--chains"))).unwrap();
-    let fields = ["script", "-F", "ip,sym,dso", "-i"];
+    let fields = ["script", "--no-inline", "-F", "ip,sym,dso", "-i"];
     std::fs::write(&script, output(tare().args(fields).arg(place.file()))).unwrap();
     let judge = program.with_file_name("known-chains.awk");
     let words = [Path::new("-f"), &judge, &chains, &script];
