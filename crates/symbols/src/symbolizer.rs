@@ -229,7 +229,7 @@ impl Symbolizer {
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(limits::CODE_BYTES);
         let symbols = self.symbols(dsos, symbol.dso)?;
         if recorded.dso.kind.has_kernel_file() {
-            let file = self.kernel_file(&self.options, symbols, &recorded)?;
+            let file = self.kernel_file(symbols, &recorded)?;
             let (address, offset) = file.code_at(symbol.start).ok_or(Unresolved::NoCode)?;
             return FunctionCode::read(file.found(), address, offset, length);
         }
@@ -269,7 +269,7 @@ impl Symbolizer {
     #[must_use]
     pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
         let symbols = self.symbols(dsos, dso).ok()?;
-        self.binary(&self.options, symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
+        self.binary(symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
     }
 
     /// Converts an address of the file with a symbol to an address of the DSO, for the kernel too.
@@ -388,14 +388,13 @@ impl Symbolizer {
         addresses: &[u64],
         threads: NonZeroUsize,
     ) -> Option<Answers> {
-        let options = self.options.for_debug_info();
         let (kernel_file, binary) = match recorded.dso.kind.has_kernel_file() {
-            true => (self.kernel_file(&options, symbols, recorded).ok(), None),
-            false => (None, self.binary(&options, symbols, recorded)),
+            true => (self.kernel_file(symbols, recorded).ok(), None),
+            false => (None, self.binary(symbols, recorded)),
         };
         let open = || {
-            let kernel = kernel_file.and_then(|file| file.debug_info(&options, recorded));
-            let user = || binary.and_then(|binary| binary.lines(&options, recorded));
+            let kernel = kernel_file.and_then(|file| file.debug_info(&self.options, recorded));
+            let user = || binary.and_then(|binary| binary.lines(&self.options, recorded));
             let debug_info = kernel.map(Box::new).map(LineSource::Dwarf).or_else(user)?;
             self.budget.reserve(debug_info.bytes()).is_ok().then_some(debug_info)
         };
@@ -406,12 +405,12 @@ impl Symbolizer {
         let file_address = |offset: &u64| segments.to_address(*offset).unwrap_or(0);
         let file_addresses: Vec<u64> = addresses.iter().map(file_address).collect();
         if file_addresses.is_sorted() {
-            return debug_info.answers(&options, &file_addresses, threads).ok();
+            return debug_info.answers(&self.options, &file_addresses, threads).ok();
         }
         let mut sorted = file_addresses.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        let answers = debug_info.answers(&options, &sorted, threads).ok()?;
+        let answers = debug_info.answers(&self.options, &sorted, threads).ok()?;
         let index = |address: &u64| sorted.partition_point(|sorted| sorted < address);
         Some(answers.in_order(file_addresses.iter().map(index)))
     }
@@ -434,32 +433,30 @@ impl Symbolizer {
         recorded: &RecordedDso<'_>,
     ) -> Result<&'s Segments, Unresolved> {
         if recorded.dso.kind.has_kernel_file() {
-            return self.kernel_file(&self.options, symbols, recorded).map(|file| &file.addresses);
+            return self.kernel_file(symbols, recorded).map(|file| &file.addresses);
         }
-        let binary = self.binary(&self.options, symbols, recorded);
+        let binary = self.binary(symbols, recorded);
         binary.map(|binary| &binary.segments).ok_or(Unresolved::NoFile)
     }
 
     /// Returns the ELF file of a DSO, and opens it at the first call.
     fn binary<'s>(
         &self,
-        options: &SymbolOptions,
         symbols: &'s DsoSymbols,
         recorded: &RecordedDso<'_>,
     ) -> Option<&'s Binary> {
         let is_elf = recorded.dso.kind == DsoKind::Elf;
-        let open = || binary::open(options, recorded).ok().filter(|_| is_elf);
+        let open = || binary::open(&self.options, recorded).ok().filter(|_| is_elf);
         symbols.binary.get_or_init(open).as_ref()
     }
 
     /// Returns the file of the kernel or of a module, and opens it at the first call.
     fn kernel_file<'s>(
         &self,
-        options: &SymbolOptions,
         symbols: &'s DsoSymbols,
         recorded: &RecordedDso<'_>,
     ) -> Result<&'s KernelFile, Unresolved> {
-        let open = || self.kernel.open_file(options, recorded, Some(&symbols.source)).ok();
+        let open = || self.kernel.open_file(&self.options, recorded, Some(&symbols.source)).ok();
         symbols.kernel_file.get_or_init(open).as_ref().ok_or(Unresolved::NoFile)
     }
 

@@ -6,11 +6,11 @@ options! {
     /// Inlined functions.
     #[derive(Clone, Debug, clap::Args)]
     pub struct InlineArgs {
-        /// Show inlined functions as frames in call chains, with debug info from debuginfod servers, too
+        /// Show inlined functions as frames in call chains (needs debug info)
         #[arg(long, overrides_with = "no_inline")]
         pub inline: bool,
 
-        /// Don't look up inlined functions
+        /// Don't look up inlined functions (default)
         #[arg(long, overrides_with = "inline")]
         pub no_inline: bool,
     }
