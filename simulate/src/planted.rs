@@ -148,8 +148,8 @@ const PLANTED: [PlantedDefect; 22] = [
     PlantedDefect {
         what: "records that wait to be unwound are written twice",
         file: "crates/record/src/output/unwinding.rs",
-        from: "self.held.clear();\n        self.output.append",
-        to: "self.output.append",
+        from: "[&mut self.held, &mut self.unwound].into_iter()",
+        to: "[&mut self.unwound].into_iter()",
     },
 ];
 

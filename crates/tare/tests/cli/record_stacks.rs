@@ -87,8 +87,10 @@ fn chains_are_exactly_those_of_the_program() {
         ("known-go", "dwarf"),
     ] {
         let Some(program) = program(name) else { continue };
-        // A busy machine leaves it few samples, of which two may be of its start.
-        for seconds in ["0.4", "4", "20"] {
+        // A busy machine leaves it few samples, of which two may be of its start. Deep stacks aren't copied
+        // before the program for them is loaded, some 20 ms later.
+        let shortest = if name == "known-large" { "4" } else { "0.4" };
+        for seconds in [shortest, "4", "20"] {
             let place = known(&program, seconds, &["--call-graph", how]);
             let (good, all, others) = judged(&program, &place, how);
             println!("{name} by {how}: {good} of {all}");
@@ -438,7 +440,9 @@ fn stacks_of_up_to_1_mib_are_whole_and_deeper_ones_are_truncated_and_named() {
         let export = ["export", "--format", "folded", "-o", "-", "-i"];
         let folded = tare().args(export).arg(place.file()).output().unwrap().stdout;
         let marked = String::from_utf8_lossy(&folded).matches(";[truncated];").count();
-        assert_eq!(marked > 0, start.is_empty(), "{words:?}: {marked} chains: {said}");
+        // A sample or two may precede the loading of the program.
+        let has_marks = if start.is_empty() { marked > 0 } else { marked <= 2 };
+        assert!(has_marks, "{words:?}: {marked} chains: {said}");
         if start.is_empty() {
             assert!(chains.iter().all(|chain| (900..1100).contains(&chain.descends)), "{chains:?}");
             assert!(said.contains("the copy ended"), "{said}");
