@@ -18,12 +18,15 @@ use crate::trace::can_trace;
 /// Kills per command.
 const TIMES: u64 = 4;
 
-/// BPF objects that a process holds: kind and id, from the fdinfo of its descriptors.
+/// BPF objects that a process holds: kind and id, from the fdinfo of its descriptors. Program arrays
+/// are left out: bpftool, asking twice while the kernel empties one, keeps it for ever
+/// (`prog_array_map_clear` in kernel/bpf/arraymap.c takes a reference though its work is pending).
 fn held(pid: u32) -> BTreeSet<(&'static str, String)> {
     let folder = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten();
     let texts = folder.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
     let mut all = BTreeSet::new();
-    for text in texts {
+    let is_program_array = |text: &String| text.lines().any(|line| line == "map_type:\t3");
+    for text in texts.filter(|text| !is_program_array(text)) {
         for line in text.lines() {
             let Some((name, id)) = line.split_once(':') else { continue };
             let kind = match name {
