@@ -316,8 +316,8 @@ impl Sorter {
         self.bodies.plan_cut();
     }
 
-    /// Frees memory of popped records: the buffer's front, if that is where their bodies were, and
-    /// their entries.
+    /// Frees memory of popped records: the front of the buffer, up to the first body of the others,
+    /// and their entries.
     fn free_popped(&mut self) {
         self.due.records.shrink_to_fit();
         let queued = self.waiting.iter().chain(&self.due.records);
@@ -325,9 +325,8 @@ impl Sorter {
             BodyPlace::Memory(place) => Some(place),
             _ => None,
         });
-        if let Some(first) = places.min() {
-            self.bodies.cut_before(first);
-        }
+        let end = self.bodies.first + self.bodies.bytes.len();
+        self.bodies.cut_before(places.min().unwrap_or(end));
     }
 
     /// Makes the oldest records due, until these account for half of the held bytes.
@@ -671,6 +670,19 @@ mod tests {
         assert!(sorter.held() < held / 3, "{} of {held} bytes", sorter.held());
         assert!(sorter.due.records.capacity() < capacity / 3);
         assert_eq!(sorter.waiting.capacity(), 0);
+    }
+
+    /// The record that was pushed first comes last, so the whole buffer stays until then.
+    #[test]
+    fn a_buffer_without_records_is_freed_at_once() {
+        let mut sorter = Sorter::default();
+        for time in [1000, 1, 2, 3, 4, 5, 6, 7, 8] {
+            let record = RawRecord { kind: 9, misc: 2, body: &[7; 64], endian: Endian::NATIVE };
+            sorter.push(time, 0, &record);
+        }
+        sorter.finish();
+        while sorter.pop().is_some() {}
+        assert_eq!((sorter.held(), sorter.bodies.cut_below), (0, 0));
     }
 
     /// Without the folder, records out of order are counted as without a file.
