@@ -241,8 +241,8 @@ impl ProgramSlot {
 pub fn try_load() -> Result<(), Errno> {
     let mut attr = ProgLoad {
         prog_type: TRACEPOINT,
-        insn_cnt: 2,
-        insns: RETURN_0.as_ptr().expose_provenance() as u64,
+        insn_cnt: length(&RETURN_0)?,
+        insns: address_of(&RETURN_0),
         license: c"GPL".as_ptr().expose_provenance() as u64,
         ..ProgLoad::default()
     };
