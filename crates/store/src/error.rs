@@ -1,0 +1,52 @@
+//! Errors of a store.
+
+use std::io;
+use std::path::PathBuf;
+
+use parquet::errors::ParquetError;
+
+/// Why a store can't be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or folder can't be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A file isn't valid Parquet, or can't be encoded as such.
+    #[error("{path}: {source}", path = path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: ParquetError,
+    },
+    /// The store has this window already.
+    #[error("{path}: this window is already in the store", path = .0.display())]
+    Exists(PathBuf),
+    /// Another program holds the lock of the store.
+    #[error("{path}: another program is writing or compacting this store", path = .0.display())]
+    Locked(PathBuf),
+    /// A window ends before it starts, or its times are outside the years 1970 to 9999.
+    #[error("a window from {start_us} to {end_us} (microseconds since 1970) isn't valid")]
+    Window {
+        /// Start of the window.
+        start_us: i64,
+        /// End of the window.
+        end_us: i64,
+    },
+}
+
+impl StoreError {
+    /// Returns whether the disk or the quota is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::File { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ))
+    }
+}

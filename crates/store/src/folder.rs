@@ -1,0 +1,111 @@
+//! The store's folder: each change to it is a step, at which a test may stop.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::error::StoreError;
+
+/// Held by programs that write; recovery holds it alone.
+const LOCK: &str = ".lock";
+
+/// Called before each change; the change fails with its error.
+pub(crate) type Hook = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+
+/// A store's folder on a local disk.
+pub(crate) struct Folder {
+    root: PathBuf,
+    group_reads: bool,
+    hook: Option<Hook>,
+}
+
+impl Folder {
+    pub(crate) fn new(root: PathBuf, group_reads: bool, hook: Option<Hook>) -> Self {
+        Self { root, group_reads, hook }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the path of a name below the store.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Returns the error that a test injects, if any.
+    pub(crate) fn allow(&self) -> io::Result<()> {
+        self.hook.as_ref().map_or(Ok(()), |hook| hook())
+    }
+
+    fn change<T>(
+        &self,
+        path: &Path,
+        change: impl FnOnce() -> io::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.allow().and_then(|()| change()).map_err(file_error(path))
+    }
+
+    /// Creates a folder and those that lead to it.
+    pub(crate) fn create_folder(&self, path: &Path) -> Result<(), StoreError> {
+        let mode = if self.group_reads { 0o750 } else { 0o700 };
+        self.change(path, || DirBuilder::new().recursive(true).mode(mode).create(path))
+    }
+
+    /// Creates an empty file, in place of a file of this name.
+    pub(crate) fn create_file(&self, path: &Path) -> Result<File, StoreError> {
+        let mode = if self.group_reads { 0o640 } else { 0o600 };
+        self.change(path, || {
+            // A remnant might be a link.
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+        })
+    }
+
+    pub(crate) fn sync_file(&self, path: &Path, file: &File) -> Result<(), StoreError> {
+        self.change(path, || file.sync_all())
+    }
+
+    /// Makes changes of names in a folder durable.
+    pub(crate) fn sync_folder(&self, path: &Path) -> Result<(), StoreError> {
+        self.change(path, || File::open(path)?.sync_all())
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        self.change(to, || fs::rename(from, to))
+    }
+
+    /// Removes a file if it exists.
+    pub(crate) fn remove_file(&self, path: &Path) -> Result<(), StoreError> {
+        self.change(path, || match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        })
+    }
+
+    /// Takes the lock: shared for writers, alone for recovery and compaction. Returns `None` if
+    /// other programs hold it.
+    pub(crate) fn lock(&self, operation: FlockOperation) -> Result<Option<File>, StoreError> {
+        let path = self.path(LOCK);
+        let mode = if self.group_reads { 0o640 } else { 0o600 };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(mode);
+        let file = options.open(&path).map_err(file_error(&path))?;
+        match rustix::fs::flock(&file, operation) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(file_error(&path)(error.into())),
+        }
+    }
+}
+
+pub(crate) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    |source| StoreError::File { path, source }
+}

@@ -1,0 +1,65 @@
+//! Rows of any table, as columns.
+
+use crate::schema::{ColumnKind, TableDefinition};
+
+/// Stands for NULL in a column of numbers.
+pub(crate) const NULL_INT: i64 = i64::MIN;
+
+/// Values of a column.
+#[derive(Debug)]
+pub(crate) enum ColumnValues {
+    Ints(Vec<i64>),
+    /// Numbers of a [`TextTable`](crate::texts::TextTable); 0 is NULL.
+    Codes(Vec<u32>),
+}
+
+/// Some rows of a table. Each row must get a value of each column.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    columns: Vec<ColumnValues>,
+}
+
+impl Rows {
+    pub(crate) fn new(table: &TableDefinition) -> Self {
+        let empty = |kind| match kind {
+            ColumnKind::Text => ColumnValues::Codes(Vec::new()),
+            ColumnKind::Time | ColumnKind::Int64 | ColumnKind::Int32 => {
+                ColumnValues::Ints(Vec::new())
+            }
+        };
+        Self { columns: table.columns.iter().map(|column| empty(column.kind)).collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self.columns.last() {
+            Some(ColumnValues::Ints(values)) => values.len(),
+            Some(ColumnValues::Codes(values)) => values.len(),
+            None => 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        for column in &mut self.columns {
+            match column {
+                ColumnValues::Ints(values) => values.clear(),
+                ColumnValues::Codes(values) => values.clear(),
+            }
+        }
+    }
+
+    pub(crate) fn push_int(&mut self, column: usize, value: i64) {
+        if let ColumnValues::Ints(values) = &mut self.columns[column] {
+            values.push(value);
+        }
+    }
+
+    pub(crate) fn push_code(&mut self, column: usize, code: u32) {
+        if let ColumnValues::Codes(values) = &mut self.columns[column] {
+            values.push(code);
+        }
+    }
+
+    pub(crate) fn column(&self, column: usize) -> &ColumnValues {
+        &self.columns[column]
+    }
+}
