@@ -6,6 +6,9 @@
  *   stack     sp ..................................... end
  *   sample    [ copied ]
  *   pieces           [ page ][ page ][ page ][ page ]
+ *
+ * A large local array has pages that are in no memory until the program writes to them. The kernel's copy in the sample ends at the
+ * first of them, so the pieces begin there, and leave those pages out.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -17,7 +20,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define BPF_RB_RING_SIZE 1
 
 #define PAGE 4096
-#define MOST (1 << 20) /* bytes of a stack, from the stack pointer on */
+#define MOST (1 << 20)    /* bytes of a stack, from the stack pointer on */
+#define SAMPLE (64 << 10) /* bytes of a stack, above all that a sample copies */
 
 /* A stack's end is at most this far above the stack pointer. */
 #define LARGEST_STACK (1ULL << 30)
@@ -120,6 +124,23 @@ struct copying {
 	__u64 page, end;
 };
 
+/* Whether a page can be read without a page fault. */
+static __always_inline bool is_in_memory(__u64 page)
+{
+	__u8 byte;
+
+	return !bpf_probe_read_user(&byte, 1, (void *)page);
+}
+
+/* Goes on to the first page that isn't in memory, or to the end of what the sample copies. */
+static long pass_page(__u32 index, struct copying *at)
+{
+	if (at->page >= at->sp + copied || at->page >= at->end || !is_in_memory(at->page))
+		return 1;
+	at->page += PAGE;
+	return 0;
+}
+
 static long copy_page(__u32 index, struct copying *at)
 {
 	struct piece *piece;
@@ -127,6 +148,10 @@ static long copy_page(__u32 index, struct copying *at)
 
 	if (at->page >= at->end)
 		return 1;
+	if (!is_in_memory(at->page)) {
+		at->page += PAGE;
+		return 0;
+	}
 	piece = bpf_ringbuf_reserve(&ring, sizeof(*piece), 0);
 	if (!piece) {
 		miss();
@@ -166,13 +191,19 @@ int copy_rest(void *ctx)
 	if (bpf_probe_read_kernel(&at.sp, sizeof(at.sp), registers + SP) || bpf_probe_read_kernel(&at.ip, sizeof(at.ip), registers + IP))
 		return 1;
 	room = bytes_to_end(task, at.sp);
-	if (room <= copied || room == LARGEST_STACK)
+	if (room == LARGEST_STACK)
 		return 1;
 	if (room > MOST)
 		room = MOST;
-	at.page = (at.sp + copied) & ~(PAGE - 1ULL);
+	at.page = at.sp & ~(PAGE - 1ULL);
 	at.end = at.sp + room;
+	bpf_loop(SAMPLE / PAGE + 1, pass_page, &at, 0);
+	if (at.page >= at.end && room <= copied)
+		return 1;
+	if (at.page > at.sp + copied)
+		at.page -= PAGE;
 	/* A stack without its outer part would be copied in vain. */
+	room = at.end - at.page;
 	free = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) - bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 	if (free < room + room / 32 + 2 * sizeof(struct piece)) {
 		miss();

@@ -541,21 +541,23 @@ struct scan {
 	__u64 start, size; /* the program's code */
 	__u64 libraries;
 	__u64 salt;
+	__u64 unread; /* the last page that isn't in memory */
 };
 
-/* Adds the next words that can be return addresses to the key. Reads page by page, as the stack may be shorter. */
+/* Adds the next words that can be return addresses to the key. Leaves out pages that aren't in memory, as large local arrays have. */
 static long add_words(__u32 index, struct scan *scan)
 {
 	__u64 block = index + scan->first, at = scan->extent.page + 8 * AT_ONCE * block, word;
+	__u64 page = at & ~(PAGE - 1ULL);
 	__u32 zero = 0, first = (block & (BLOCKS - 1)) * AT_ONCE;
 	struct words *top = bpf_map_lookup_elem(&tops, &zero);
 
 	if (!top || at >= scan->extent.end)
 		return 1;
-	if ((!index || !first) && bpf_probe_read_user(top->words, PAGE, (void *)(at & ~(PAGE - 1ULL)))) {
-		scan->extent.end = at;
-		return 1;
-	}
+	if ((!index || !first) && bpf_probe_read_user(top->words, PAGE, (void *)page))
+		scan->unread = page;
+	if (page == scan->unread)
+		return 0;
 #pragma clang loop unroll(full)
 	for (__u32 k = 0; k < AT_ONCE; k++) {
 		word = address_in(top->words[first + k]);
@@ -592,18 +594,30 @@ static __noinline __u64 user_key(struct task_struct *task, __u64 ip, __u64 sp)
 	scan.size = mm->end_code - mm->start_code;
 	scan.libraries = mm->mmap_base - NEAR;
 	scan.salt = mix(task->tgid, at->epoch);
+	scan.unread = 0;
 	bpf_loop(MOST_PAGES * BLOCKS, add_words, &scan, 0);
 	return mix(scan.hash, scan.extent.end);
 }
 
-/* Copies a page of a task's stack. Returns 0; a positive number if the stack has ended; else a negative one. */
-static __always_inline int copy_page(__u64 user, __u64 address, struct task_struct *other)
+/* Whether a page of the running task can be read without a page fault. */
+static __always_inline bool is_in_memory(__u64 page)
 {
-	struct piece *piece = bpf_ringbuf_reserve(&ring, sizeof(*piece), 0);
+	__u8 byte;
+
+	return !bpf_probe_read_user(&byte, 1, (void *)page);
+}
+
+/* Copies a page of a task's stack, if it is in memory. Returns whether there was room. */
+static __always_inline bool copy_page(__u64 user, __u64 address, struct task_struct *other)
+{
+	struct piece *piece;
 	long unread;
 
+	if (!other && !is_in_memory(address))
+		return true;
+	piece = bpf_ringbuf_reserve(&ring, sizeof(*piece), 0);
 	if (!piece)
-		return -1;
+		return false;
 	piece->kind = RECORD_PIECE;
 	piece->user = user;
 	piece->address = address;
@@ -611,10 +625,10 @@ static __always_inline int copy_page(__u64 user, __u64 address, struct task_stru
 			 bpf_probe_read_user(piece->bytes, PAGE, (void *)address);
 	if (unread) {
 		bpf_ringbuf_discard(piece, BPF_RB_NO_WAKEUP);
-		return 1;
+		return true;
 	}
 	bpf_ringbuf_submit(piece, BPF_RB_NO_WAKEUP);
-	return 0;
+	return true;
 }
 
 /* Copies a task's user stack: the running task's, or that of `other`, which waits. Returns whether there was room. */
@@ -623,7 +637,6 @@ static __always_inline bool copy_stack(struct task_struct *task, struct pt_regs 
 	struct extent extent;
 	struct copy *copy;
 	__u64 sp;
-	int done;
 
 	if (bpf_probe_read_kernel(&sp, sizeof(sp), (__u64 *)registers + SP))
 		return true;
@@ -631,11 +644,8 @@ static __always_inline bool copy_stack(struct task_struct *task, struct pt_regs 
 	for (__u32 i = 0; i < MOST_PAGES; i++) {
 		if (extent.page >= extent.end)
 			break;
-		done = copy_page(user, extent.page, other);
-		if (done < 0)
+		if (!copy_page(user, extent.page, other))
 			goto full;
-		if (done)
-			break;
 		extent.page += PAGE;
 	}
 	copy = bpf_ringbuf_reserve(&ring, sizeof(*copy), 0);

@@ -4,9 +4,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use tare_format::record::StackPiece;
+use tare_symbols::UNREAD_BYTE;
 
 /// Bytes of stacks above which all are dropped.
 const BYTES: usize = 16 << 20;
+
+/// Limit of bytes from a stack's first piece, or from its copy in the sample, to its end: what
+/// programs copy.
+const LARGEST: usize = 1 << 20;
 
 /// Time for which a stack waits for its sample, in nanoseconds.
 const WAITING_NS: u64 = 2_000_000_000;
@@ -38,20 +43,24 @@ pub(crate) struct DeepStacks {
 }
 
 impl DeepStacks {
-    /// Adds a piece of a stack, which follows the earlier pieces of the same stack.
+    /// Adds a piece of a stack, which follows the earlier pieces of the same stack. Pages that aren't
+    /// in memory have no piece.
     pub(crate) fn add(&mut self, piece: &StackPiece<'_>) {
         if self.bytes > BYTES {
             *self = Self::default();
         }
         let stacks = self.by_thread.entry(piece.tid).or_default();
-        self.bytes += piece.bytes.len();
         if let Some(last) = stacks.last_mut()
             && last.time_ns == piece.time_ns
-            && last.address.checked_add(last.bytes.len() as u64) == Some(piece.address)
+            && let Some(at) = distance(last.address, piece.address)
+            && at >= last.bytes.len()
         {
+            self.bytes += at - last.bytes.len() + piece.bytes.len();
+            last.bytes.resize(at, UNREAD_BYTE);
             last.bytes.extend_from_slice(piece.bytes);
             return;
         }
+        self.bytes += piece.bytes.len();
         let StackPiece { time_ns, ip, sp, address, .. } = *piece;
         stacks.push(DeepStack { time_ns, ip, sp, address, bytes: piece.bytes.to_vec() });
     }
@@ -76,9 +85,15 @@ impl DeepStacks {
         let Some(at) = nearest else { return Cow::Borrowed(copy) };
         let stack = stacks.swap_remove(at);
         self.bytes -= stack.bytes.len();
-        let overlap = registers[1].wrapping_add(copy.len() as u64).checked_sub(stack.address);
-        let rest = overlap.and_then(|overlap| stack.bytes.get(usize::try_from(overlap).ok()?..));
-        rest.map_or(Cow::Borrowed(copy), |rest| Cow::Owned([copy, rest].concat()))
+        let Some(before) = distance(registers[1], stack.address) else {
+            return Cow::Borrowed(copy);
+        };
+        let mut whole = Vec::with_capacity(before.max(copy.len()) + stack.bytes.len());
+        whole.extend_from_slice(copy);
+        // The copy ends at the first page that isn't in memory.
+        whole.resize(before.max(copy.len()), UNREAD_BYTE);
+        whole.extend_from_slice(stack.bytes.get(whole.len() - before..).unwrap_or_default());
+        Cow::Owned(whole)
     }
 
     /// Drops the stacks whose sample was lost.
@@ -94,6 +109,12 @@ impl DeepStacks {
             !stacks.is_empty()
         });
     }
+}
+
+/// Returns the bytes from one address of a stack to another; `None` if it goes down or too far.
+fn distance(from: u64, to: u64) -> Option<usize> {
+    let bytes = usize::try_from(to.checked_sub(from)?).ok()?;
+    (bytes <= LARGEST).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -128,15 +149,28 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_behind_a_gap_does_not_continue_a_copy() {
+    fn pages_that_are_not_in_memory_are_unread() {
         let mut deep = DeepStacks::default();
+        let unread = |bytes| vec![UNREAD_BYTE; bytes];
         deep.add(&piece(7, 10, 0x1010, &[1; 8]));
-        assert_eq!(deep.continue_copy(&[9; 12], 7, 11, [5, 0x1000]), &[9; 12][..]);
-        // A piece was lost.
+        let whole = [vec![9; 12], unread(4), vec![1; 8]].concat();
+        assert_eq!(deep.continue_copy(&[9; 12], 7, 11, [5, 0x1000]), whole);
         deep.add(&piece(7, 20, 0x1008, &[1; 8]));
         deep.add(&piece(7, 20, 0x1018, &[3; 8]));
-        deep.add(&piece(7, 20, 0x1008, &[1; 8]));
-        assert_eq!(deep.continue_copy(&[9; 8], 7, 21, [5, 0x1000]).len(), 16);
+        assert_eq!(deep.bytes, 24);
+        let whole = [vec![9; 10], vec![1; 6], unread(8), vec![3; 8]].concat();
+        assert_eq!(deep.continue_copy(&[9; 10], 7, 21, [5, 0x1000]), whole);
+        assert_eq!(deep.bytes, 0);
+        // The copy reaches further than the pieces.
+        deep.add(&piece(7, 30, 0x1008, &[1; 8]));
+        assert_eq!(deep.continue_copy(&[9; 24], 7, 31, [5, 0x1000]), vec![9; 24]);
+        // Too far away for a stack.
+        deep.add(&piece(7, 40, 0x1001 + LARGEST as u64, &[1; 8]));
+        assert_eq!(deep.continue_copy(&[9; 12], 7, 41, [5, 0x1000]), vec![9; 12]);
+        deep.add(&piece(7, 50, 0x1008, &[1; 8]));
+        deep.add(&piece(7, 50, 0x1008, &[2; 8]));
+        deep.add(&piece(7, 50, 0x1010 + LARGEST as u64, &[2; 8]));
+        assert_eq!(deep.bytes, 24);
     }
 
     #[test]

@@ -102,6 +102,7 @@ pub use search::{
     SharedDebuginfod, SymbolOptions, UnpackedFolder, UsedContent, UsedFile, UsedFiles,
 };
 pub use symbolizer::{Frame, FunctionCode, ResolvedFrames, SourceLocation, Symbol, Symbolizer};
+pub use tare_kernel::bpf::UNREAD_BYTE;
 pub use tare_kernel::file_identity::FileIdentity;
 pub use unresolved::Unresolved;
 pub use unwind::{CallChain, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder, UnwoundFrame};

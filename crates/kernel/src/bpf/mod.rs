@@ -47,3 +47,7 @@ pub use summary::{CallSummary, CallSums, SumKey, Sums, ThreadName};
 pub(crate) use syscall::bpf_fd;
 pub use syscall::try_load;
 pub use user_memory::{CopyMoment, UserMemory};
+
+/// Stands for each byte of a copied stack that wasn't in memory. A word of them is no address of
+/// code.
+pub const UNREAD_BYTE: u8 = 0xff;

@@ -115,7 +115,8 @@ pub struct Stack<'a> {
     /// The thread's registers.
     pub registers: &'a Registers,
     /// Bytes of memory from the stack pointer upwards, in the processor's byte order
-    /// (little-endian). May end before the stack does: the chain then ends there.
+    /// (little-endian). May end before the stack does: the chain then ends there. Memory that couldn't
+    /// be read has [`crate::UNREAD_BYTE`] for each byte.
     pub copy: &'a [u8],
     /// Recorded frame-pointer chain, if any: the instruction pointer, then return addresses. It
     /// supplies the callers beyond the copy.

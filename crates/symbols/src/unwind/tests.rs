@@ -73,6 +73,19 @@ fn unwinds_code_without_tables_by_frame_pointers() {
     assert_eq!(unwound(&stack[..4], START + 16), (UnwindOutcome::CopyEnded, whole.1[..2].to_vec()));
 }
 
+/// A page of the stack that was swapped out.
+#[test]
+fn stops_at_memory_that_could_not_be_read() {
+    let unread = u64::from_ne_bytes([crate::UNREAD_BYTE; 8]);
+    let stack = [0, 0, START + 32, 0x2001, unread, unread, 0, 0x3001];
+    let truncated = (UnwindOutcome::CopyEnded, vec![0x1000, 0x2000]);
+    assert_eq!(unwound(&stack, START + 16), truncated);
+    // Elsewhere, it is never read.
+    let stack = [unread, unread, START + 48, 0x2001, unread, unread, 0, 0x3001];
+    let whole = (UnwindOutcome::Whole, vec![0x1000, 0x2000, 0x3000]);
+    assert_eq!(unwound(&stack, START + 16), whole);
+}
+
 #[test]
 fn stops_at_damaged_stacks() {
     // Frame pointers that point to themselves, backwards or out of the copy; callers in no mapping.
@@ -81,7 +94,7 @@ fn stops_at_damaged_stacks() {
         (vec![START + 16, 0x2001, START, 0x3001], START, UnwindOutcome::NoTable),
         (vec![START + 16, 0x2001, START - 16, 0x3001], START, UnwindOutcome::NoTable),
         (vec![u64::MAX, 0x2001], START, UnwindOutcome::NoTable),
-        (vec![START + 16, 0xffff_ffff_ffff_ffff], START, UnwindOutcome::NoMapping),
+        (vec![START + 16, 0xffff_ffff_ffff_fffe], START, UnwindOutcome::NoMapping),
         (vec![], u64::MAX - 7, UnwindOutcome::Damaged),
     ] {
         let (end, addresses) = unwound(&stack, frame_pointer);

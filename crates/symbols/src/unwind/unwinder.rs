@@ -15,6 +15,7 @@ use super::row::UnwindRow;
 use super::splice::LastFrame;
 use super::tables::{Context, RowLookup, UnwindTables};
 use super::{CallChain, Registers, Stack, UnwindOutcome, UnwoundFrame, splice};
+use crate::UNREAD_BYTE;
 use crate::address_space::{AddressSpace, Mapping};
 use crate::dso::{DsoAddress, DsoId, DsoKind, DsoRenumbering, DsoTable};
 use crate::elf::FrameTables;
@@ -335,7 +336,7 @@ impl Unwinder {
             frames.extend(stack.frame_pointers.first().map(|pc| UnwoundFrame::exact(*pc)));
         }
         let last = match end {
-            UnwindOutcome::NoMapping => {
+            _ if end == UnwindOutcome::NoMapping || walk.is_caller_unread() => {
                 LastFrame::Callee { frame_pointer: walk.callee_frame_pointer }
             }
             _ => LastFrame::Caller(&walk.frame),
@@ -469,7 +470,10 @@ impl Walk<'_> {
             // The instruction pointer may be in memory that isn't code: in a jump to nowhere.
             let is_caller = !frames.is_empty();
             let Some(mapping) = mapping.filter(|mapping| mapping.is_code || !is_caller) else {
-                return UnwindOutcome::NoMapping;
+                return match self.is_caller_unread() {
+                    true => UnwindOutcome::CopyEnded,
+                    false => UnwindOutcome::NoMapping,
+                };
             };
             last = Some(mapping);
             let how = self.method(mapping, address);
@@ -488,6 +492,13 @@ impl Walk<'_> {
             self.frame.pc = self.frame.pc << signature >> signature;
         }
         UnwindOutcome::TooDeep
+    }
+
+    /// Whether the return address is a word of memory that couldn't be read: its lower half is enough
+    /// to tell, as signatures are in the upper one.
+    fn is_caller_unread(&self) -> bool {
+        const UNREAD: u32 = u32::from_ne_bytes([UNREAD_BYTE; 4]);
+        self.frame.pc & u64::from(u32::MAX) == u64::from(UNREAD) && !self.frame.is_exact
     }
 
     /// Goes from a frame to its caller.

@@ -377,6 +377,104 @@ int main(int count, char **words) {
 }
 "#;
 
+/// Runs or waits, as its third argument states, below as many frames as its first argument states,
+/// each with an array that it never writes to; on a second thread, or on the first.
+const HOLES: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#define FUNCTION __attribute__((noinline)) void
+static const char *how;
+FUNCTION spin(void) {
+    struct timespec pause = {0, 2000000};
+    if (!strcmp(how, "wait")) {
+        for (int i = 0; i < 200; i++) nanosleep(&pause, 0);
+        return;
+    }
+    while (clock() < CLOCKS_PER_SEC)
+        for (volatile int i = 0; i < 100000; i++) { }
+}
+FUNCTION descend(int depth) {
+    char locals[UNTOUCHED];
+    __asm__ volatile("" : : "r"(locals) : "memory");
+    if (depth > 1) descend(depth - 1);
+    else spin();
+    __asm__ volatile("" : : "r"(locals) : "memory");
+}
+static void *run(void *depth) { descend(atoi(depth)); return 0; }
+int main(int count, char **words) {
+    pthread_t thread;
+    how = words[3];
+    if (count < 4) return 1;
+    if (!strcmp(words[2], "first")) return run(words[1]) != 0;
+    pthread_create(&thread, 0, run, words[1]);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+/// Compiles the program with arrays of `untouched` bytes.
+fn compile_holes(folder: &Path, untouched: &str) -> Option<PathBuf> {
+    let size = format!("-DUNTOUCHED={untouched}");
+    let flags = ["-O2", "-fomit-frame-pointer", "-fno-stack-clash-protection", "-pthread", &size];
+    compile(folder, HOLES, &format!("holes-{untouched}"), &flags)
+}
+
+/// Pages of arrays that a program never wrote to are in no memory. They end the kernel's copy of a
+/// stack, and chains go on behind them.
+#[test]
+fn arrays_that_were_never_written_to_do_not_end_chains() {
+    let folder = tempfile::tempdir().unwrap();
+    for (untouched, depth, thread) in [
+        ("20000", "3", "second"),
+        ("20000", "1", "second"),
+        ("20000", "3", "first"),
+        ("150000", "5", "second"),
+    ] {
+        let Some(program) = compile_holes(folder.path(), untouched) else { return };
+        let place = RecordingFolder::new();
+        let said = record_deep(&program, &[depth, thread, "run"], &place);
+        let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
+        let unwound = &document(&report)["ledger"]["unwound"];
+        if unwound["copied_bytes"] == 0 {
+            return println!("skipped: {}", unwound["copies_lack"]);
+        }
+        let chains = chains_of_spin(&place.file());
+        assert!(chains.len() >= 5, "{untouched}: {chains:?}");
+        let depth: usize = depth.parse().unwrap();
+        let is_exact = |chain: &&SpinChain| {
+            let starts = ["start", "clone"].iter().any(|name| chain.start.contains(name));
+            chain.descends == depth && starts
+        };
+        let exact = chains.iter().filter(is_exact).count();
+        assert!(exact * 10 >= chains.len() * 9, "{untouched}: {exact} of {chains:?}: {said}");
+    }
+}
+
+/// The same of stacks that are copied when a thread leaves its CPU.
+#[test]
+fn arrays_that_were_never_written_to_do_not_end_the_chains_of_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile_holes(folder.path(), "20000") else { return };
+    for thread in ["first", "second"] {
+        let place = RecordingFolder::new();
+        let options = ["-e", "cpu-clock:u", "-F", "49", "-g", "--off-cpu", "--"];
+        let command = [program.to_str().unwrap(), "2", thread, "wait"];
+        let output = place.run(&[&options[..], &command].concat());
+        if stderr(&output).contains("BPF programs are not allowed") {
+            return println!("skipped: {}", stderr(&output));
+        }
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report = tare().args(["report", "--json", "-i"]).arg(place.file()).output().unwrap();
+        let off_cpu = &document(&report)["ledger"]["unwound"]["off_cpu"];
+        let ns = |name: &str| off_cpu[name].as_u64().unwrap();
+        // 400 ms; the first waits may precede the program.
+        assert!(ns("ns") >= 300_000_000, "{off_cpu}");
+        assert!(ns("whole_ns") * 100 >= ns("ns") * 95, "{thread}: {off_cpu}");
+    }
+}
+
 /// A chain from `spin`.
 #[derive(Debug)]
 struct SpinChain {

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use aya::Pod;
 
+use super::super::UNREAD_BYTE;
+
 /// Number of registers in a copy: `struct pt_regs` of `arch/x86/include/uapi/asm/ptrace.h`, `struct
 /// user_pt_regs` of arm64.
 #[cfg(target_arch = "x86_64")]
@@ -118,6 +120,9 @@ const PIECE: u32 = 3;
 /// Bytes of a piece of a stack, and its alignment.
 pub(super) const PAGE: usize = 4096;
 
+/// Limit of bytes in a copy (`MOST_PAGES`).
+const LARGEST: usize = 16 * PAGE;
+
 /// Bytes of unfinished copies above which all are dropped. A program finishes its copy before it
 /// ends, so that at most one per CPU is unfinished.
 const UNFINISHED: usize = 64 << 20;
@@ -220,15 +225,20 @@ impl StackPieces {
             self.bytes = 0;
         }
         let (first, bytes) = self.unfinished.entry(key).or_default();
-        let follows = first.checked_add(bytes.len() as u64) == Some(address);
-        if !follows {
-            // What came before had no end, as the ring buffer had no room for it.
-            self.bytes -= bytes.len();
-            bytes.clear();
-            *first = address;
+        let at = address.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
+        let at = at.filter(|at| (bytes.len()..LARGEST).contains(at) && !bytes.is_empty());
+        self.bytes -= bytes.len();
+        match at {
+            // Pages that aren't in memory have no pieces.
+            Some(at) => bytes.resize(at, UNREAD_BYTE),
+            None => {
+                // What came before had no end, as the ring buffer had no room for it.
+                bytes.clear();
+                *first = address;
+            }
         }
         bytes.extend_from_slice(piece);
-        self.bytes += piece.len();
+        self.bytes += bytes.len();
         Some(())
     }
 
@@ -311,6 +321,23 @@ mod tests {
         assert_eq!(copy.bytes, [vec![0x50; PAGE], vec![0x60; PAGE]].concat());
         assert_eq!(pieces.add(&end(1, 0x1ff0)).map(|copy| copy.bytes.len()), Some(0));
         assert_eq!(pieces.bytes, 0);
+    }
+
+    #[test]
+    fn pages_without_a_piece_are_unread() {
+        let mut pieces = StackPieces::default();
+        for address in [0x1000, 0x4000, 0x5000] {
+            assert_eq!(pieces.add(&piece(1, address, address.to_be_bytes()[6])), None);
+        }
+        let whole = [(0x10, 16), (UNREAD_BYTE, 2 * PAGE), (0x40, PAGE), (0x50, PAGE)];
+        let whole: Vec<_> = whole.iter().flat_map(|(byte, bytes)| vec![*byte; *bytes]).collect();
+        assert_eq!(pieces.add(&end(1, 0x1ff0)).unwrap().bytes, whole);
+        assert_eq!(pieces.bytes, 0);
+        // An unfinished copy of another time.
+        for address in [0x1000, 0x1000 + LARGEST as u64] {
+            assert_eq!(pieces.add(&piece(1, address, 7)), None);
+        }
+        assert_eq!(pieces.add(&end(1, 0x1000 + LARGEST as u64)).unwrap().bytes, [7; PAGE]);
     }
 
     #[test]
