@@ -12,6 +12,9 @@ use crate::error::StoreError;
 /// Held by programs that write; recovery holds it alone.
 const LOCK: &str = ".lock";
 
+/// Held by the program that compacts, removes old windows or names frames.
+const REWRITE_LOCK: &str = ".rewrite.lock";
+
 /// Called before each change; the change fails with its error.
 pub(crate) type Hook = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
@@ -89,10 +92,35 @@ impl Folder {
         })
     }
 
-    /// Takes the lock: shared for writers, alone for recovery and compaction. Returns `None` if
-    /// other programs hold it.
+    /// Removes folders that are empty, from the inner ones outwards.
+    pub(crate) fn remove_empty_folders(&self, paths: &[PathBuf]) {
+        for path in paths {
+            let below = path.ancestors().take_while(|path| *path != self.root);
+            for folder in below {
+                if self.change(folder, || fs::remove_dir(folder)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes the lock of writers: shared to write, alone for recovery. Returns `None` if other
+    /// programs hold it and the operation doesn't wait.
     pub(crate) fn lock(&self, operation: FlockOperation) -> Result<Option<File>, StoreError> {
-        let path = self.path(LOCK);
+        self.lock_file(LOCK, operation)
+    }
+
+    /// Takes the lock of programs that replace or remove files.
+    ///
+    /// # Errors
+    /// Fails if another program holds it.
+    pub(crate) fn lock_rewriting(&self) -> Result<File, StoreError> {
+        let lock = self.lock_file(REWRITE_LOCK, FlockOperation::NonBlockingLockExclusive)?;
+        lock.ok_or_else(|| StoreError::Locked(self.root.clone()))
+    }
+
+    fn lock_file(&self, name: &str, operation: FlockOperation) -> Result<Option<File>, StoreError> {
+        let path = self.path(name);
         let mode = if self.group_reads { 0o640 } else { 0o600 };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(mode);

@@ -1,25 +1,42 @@
 #![doc = include_str!("../README.md")]
 
+mod column_cursor;
 mod error;
+mod filter;
 mod folder;
+mod hybrid;
+mod limits;
 mod listing;
 mod name;
 mod publication;
+mod reader;
 mod recovery;
+mod row_cursor;
 mod rows;
+mod scan;
 pub mod schema;
 mod segment;
+mod segment_scan;
+mod stack_table;
 mod store;
+mod table_file;
 mod table_writer;
 #[cfg(test)]
 mod tests;
 mod texts;
 
+pub use column_cursor::TextDictionary;
 pub use error::StoreError;
+pub use filter::{FilterError, LabelFilter, Query};
+pub use limits::{Removal, StoreLimits};
+pub use reader::StoreReader;
 pub use recovery::Recovery;
+pub use scan::SampleBatch;
 pub use segment::{
     Figures, LabelSet, MAX_EXTRA_BYTES, MAX_STACK_FRAMES, OVERFLOW_TEXT, Segment, SegmentBuilder,
     SegmentInfo, SegmentLimits, StackFrame, StackId,
 };
+pub use segment_scan::SegmentSummary;
+pub use stack_table::{StackTable, StoredFrame};
 pub use store::{Store, StoreOptions, WriteSize};
 pub use texts::{MAX_TEXT_BYTES, TextId};

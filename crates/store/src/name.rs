@@ -45,6 +45,11 @@ impl FileKind {
     const ALL: [(Self, &str); 4] =
         [(Self::Window, "w"), (Self::Gap, "g"), (Self::Hour, "h"), (Self::Day, "d")];
 
+    /// Returns whether the file has the rows of other files.
+    pub(crate) fn is_compacted(self) -> bool {
+        matches!(self, Self::Hour | Self::Day)
+    }
+
     fn letter(self) -> &'static str {
         Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("w", |(_, letter)| letter)
     }

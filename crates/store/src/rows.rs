@@ -62,4 +62,24 @@ impl Rows {
     pub(crate) fn column(&self, column: usize) -> &ColumnValues {
         &self.columns[column]
     }
+
+    pub(crate) fn column_mut(&mut self, column: usize) -> &mut ColumnValues {
+        &mut self.columns[column]
+    }
+
+    /// Returns a number of a row.
+    pub(crate) fn int(&self, column: usize, row: usize) -> i64 {
+        match &self.columns[column] {
+            ColumnValues::Ints(values) => values[row],
+            ColumnValues::Codes(_) => NULL_INT,
+        }
+    }
+
+    /// Returns the number that stands for a text of a row.
+    pub(crate) fn code(&self, column: usize, row: usize) -> u32 {
+        match &self.columns[column] {
+            ColumnValues::Codes(codes) => codes[row],
+            ColumnValues::Ints(_) => 0,
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A store that is written.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -63,6 +63,10 @@ impl Store {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.root()
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// Writes a window: the store has all of it or, after an error, none.
@@ -136,6 +140,16 @@ impl Store {
             }
             std::thread::sleep(LOCK_RETRY);
         }
+    }
+
+    /// Removes folders that are empty, unless a program writes, which may be about to use one.
+    pub(crate) fn remove_empty_folders(&self, mut paths: Vec<PathBuf>) -> Result<(), StoreError> {
+        paths.sort_unstable();
+        paths.dedup();
+        if let Some(_lock) = self.folder.lock(FlockOperation::NonBlockingLockExclusive)? {
+            self.folder.remove_empty_folders(&paths);
+        }
+        Ok(())
     }
 
     /// Keeps recovery of other programs away. Waits while one recovers.

@@ -43,6 +43,15 @@ impl TextTable {
         id(at)
     }
 
+    /// Returns the id of a text that a file has.
+    pub(crate) fn intern_bytes(&mut self, text: &Bytes) -> TextId {
+        let at = self.texts.get_index_of(text).unwrap_or_else(|| {
+            self.bytes += text.len();
+            self.texts.insert_full(Bytes::copy_from_slice(text)).0
+        });
+        id(at)
+    }
+
     /// Returns the text of a column's number; `None` for NULL.
     pub(crate) fn get(&self, code: u32) -> Option<&Bytes> {
         self.texts.get_index((code as usize).checked_sub(1)?)
