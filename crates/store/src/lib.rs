@@ -1,12 +1,15 @@
 #![doc = include_str!("../README.md")]
 
+mod block_codes;
 mod column_cursor;
+mod compaction;
 mod error;
 mod filter;
 mod folder;
 mod hybrid;
 mod limits;
 mod listing;
+mod merge;
 mod name;
 mod publication;
 mod reader;
@@ -26,6 +29,7 @@ mod tests;
 mod texts;
 
 pub use column_cursor::TextDictionary;
+pub use compaction::Compaction;
 pub use error::StoreError;
 pub use filter::{FilterError, LabelFilter, Query};
 pub use limits::{Removal, StoreLimits};

@@ -22,6 +22,9 @@ const EXTENSION: &str = ".parquet";
 /// Stands for all hours in the folder of a compacted day.
 const ALL_HOURS: &str = "all";
 
+/// Stands for the hosts of a compacted file.
+const MANY_HOSTS: &str = "many";
+
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
 
@@ -82,6 +85,30 @@ impl FileName {
             host: safe(&info.host),
             digest: XxHash64::oneshot(0, &identity.join(&0)),
         }
+    }
+
+    /// Returns the name of a compacted file with the rows of `inputs`, which aren't empty.
+    pub(crate) fn for_compaction(kind: FileKind, inputs: &[Self]) -> Self {
+        let starts = inputs.iter().map(|input| input.start_us);
+        let ends = inputs.iter().map(|input| input.end_us);
+        let mut hosts = inputs.iter().map(|input| &input.host);
+        let first = hosts.next().map_or("", String::as_str);
+        let host = if hosts.all(|host| host == first) { first } else { MANY_HOSTS };
+        let digests = inputs.iter().flat_map(|input| input.digest.to_le_bytes());
+        let identity: Vec<u8> = kind.letter().bytes().chain(digests).collect();
+        Self {
+            kind,
+            start_us: starts.min().unwrap_or(0),
+            end_us: ends.max().unwrap_or(0),
+            host: host.to_owned(),
+            digest: XxHash64::oneshot(0, &identity),
+        }
+    }
+
+    /// Returns the end of the hour or day that the start belongs to.
+    pub(crate) fn period_end_us(&self, kind: FileKind) -> i64 {
+        let length = if kind == FileKind::Day { DAY_US } else { HOUR_US };
+        (self.start_us.div_euclid(length) + 1) * length
     }
 
     /// Reads a file's name; `None` if it isn't one of a store.

@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::folder::Folder;
 use crate::name::FileName;
 use crate::schema::{FRAMES, SAMPLES, SEGMENTS, TableDefinition};
-use crate::table_writer::TableWriter;
+use crate::table_writer::{Effort, TableWriter};
 
 /// Bytes between a file and its encoder.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -99,6 +99,7 @@ impl<'a> Publication<'a> {
     pub(crate) fn create(
         &self,
         table: &'static TableDefinition,
+        effort: Effort,
     ) -> Result<FileWriter<'a>, StoreError> {
         let paths = self.paths(table);
         self.folder.create_folder(&paths.folder)?;
@@ -106,7 +107,8 @@ impl<'a> Publication<'a> {
         let folder = self.folder;
         let out = OutputFile { folder, path: paths.temporary.clone(), file, bytes: 0 };
         let out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        TableWriter::new(out, table).map_err(|error| encoding_error(&paths.temporary, error))
+        TableWriter::new(out, table, effort)
+            .map_err(|error| encoding_error(&paths.temporary, error))
     }
 
     /// Ends a file and makes its contents durable.

@@ -47,6 +47,20 @@ impl Rows {
         }
     }
 
+    /// Removes a row and moves the last one to its place.
+    pub(crate) fn swap_remove(&mut self, row: usize) {
+        for column in &mut self.columns {
+            match column {
+                ColumnValues::Ints(values) => {
+                    values.swap_remove(row);
+                }
+                ColumnValues::Codes(values) => {
+                    values.swap_remove(row);
+                }
+            }
+        }
+    }
+
     pub(crate) fn push_int(&mut self, column: usize, value: i64) {
         if let ColumnValues::Ints(values) = &mut self.columns[column] {
             values.push(value);

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use parquet::errors::ParquetError;
 
+use crate::block_codes::BlockCodes;
 use crate::column_cursor::PageDecoder;
 use crate::error::StoreError;
 use crate::filter::Query;
@@ -156,47 +157,6 @@ impl StackTable {
             };
             self.add(stack_id, depth, frame);
         }
-    }
-}
-
-/// The numbers that a table gave to the texts of a row group, by column.
-#[derive(Debug, Default)]
-pub(crate) struct BlockCodes {
-    columns: Vec<Vec<u32>>,
-}
-
-/// Stands for a text that has no number yet.
-const UNKNOWN: u32 = u32::MAX;
-
-impl BlockCodes {
-    pub(crate) fn clear(&mut self) {
-        self.columns.iter_mut().for_each(Vec::clear);
-    }
-
-    /// Returns the number of a row's text in `texts`, which gets it if it doesn't have it.
-    pub(crate) fn get(
-        &mut self,
-        cursor: &RowCursor,
-        column: usize,
-        row: usize,
-        texts: &mut TextTable,
-    ) -> u32 {
-        let code = cursor.rows().code(column, row) as usize;
-        if code == 0 {
-            return 0;
-        }
-        if self.columns.len() <= column {
-            self.columns.resize_with(column + 1, Vec::new);
-        }
-        let known = &mut self.columns[column];
-        if known.len() <= code {
-            known.resize(code + 1, UNKNOWN);
-        }
-        if known[code] == UNKNOWN {
-            let text = u32::try_from(code).ok().and_then(|code| cursor.texts(column)?.bytes(code));
-            known[code] = text.map_or(0, |text| texts.intern_bytes(text).code());
-        }
-        known[code]
     }
 }
 

@@ -14,7 +14,7 @@ use crate::recovery::{self, Recovery};
 use crate::rows::Rows;
 use crate::schema::{FRAMES, SAMPLES, SEGMENTS};
 use crate::segment::{Segment, SegmentInfo, gap_row};
-use crate::table_writer::GROUP_ROWS;
+use crate::table_writer::{Effort, GROUP_ROWS};
 use crate::texts::TextTable;
 
 /// How long [`Store::recover`] waits for programs that write.
@@ -81,12 +81,12 @@ impl Store {
         let name = window_name(FileKind::Window, segment.info())?;
         let _lock = self.share()?;
         let mut files = Publication::new(&self.folder, name, &ORDER)?;
-        let mut out = files.create(&FRAMES)?;
+        let mut out = files.create(&FRAMES, Effort::Little)?;
         segment
             .for_frames(GROUP_ROWS, |rows| out.write_group(rows, segment.texts()))
             .map_err(|error| encoding_error(self.path(), error))?;
         files.finish(out)?;
-        let mut out = files.create(&SAMPLES)?;
+        let mut out = files.create(&SAMPLES, Effort::Little)?;
         segment
             .for_samples(GROUP_ROWS, |rows| out.write_group(rows, segment.texts()))
             .map_err(|error| encoding_error(self.path(), error))?;
@@ -117,7 +117,7 @@ impl Store {
         rows: &Rows,
         texts: &TextTable,
     ) -> Result<(), StoreError> {
-        let mut out = files.create(&SEGMENTS)?;
+        let mut out = files.create(&SEGMENTS, Effort::Little)?;
         out.write_group(rows, texts).map_err(|error| encoding_error(self.path(), error))?;
         files.finish(out)
     }

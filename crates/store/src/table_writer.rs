@@ -20,8 +20,22 @@ pub(crate) const GROUP_ROWS: usize = 1 << 17;
 /// Values that are handed to the library together.
 const BATCH_VALUES: usize = 1 << 12;
 
-/// zstd's level.
-const LEVEL: i32 = 1;
+/// How much time compression takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// For windows, which are compacted soon.
+    Little,
+    More,
+}
+
+impl Effort {
+    fn zstd_level(self) -> i32 {
+        match self {
+            Self::Little => 1,
+            Self::More => 3,
+        }
+    }
+}
 
 /// A Parquet file of a table that is being written.
 pub(crate) struct TableWriter<W: Write + Send> {
@@ -30,14 +44,18 @@ pub(crate) struct TableWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    pub(crate) fn new(out: W, table: &'static TableDefinition) -> Result<Self, ParquetError> {
+    pub(crate) fn new(
+        out: W,
+        table: &'static TableDefinition,
+        effort: Effort,
+    ) -> Result<Self, ParquetError> {
         let sorting = |column: &usize| SortingColumn {
             column_idx: i32::try_from(*column).unwrap_or(i32::MAX),
             descending: false,
             nulls_first: true,
         };
         let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(effort.zstd_level())?))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
@@ -49,6 +67,11 @@ impl<W: Write + Send> TableWriter<W> {
             VERSION.to_string(),
         ));
         Ok(Self { table, writer })
+    }
+
+    /// Adds an entry of the file's key-value metadata.
+    pub(crate) fn annotate(&mut self, key: &str, value: String) {
+        self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
     }
 
     /// Writes a row group, of at most [`GROUP_ROWS`] rows.

@@ -82,6 +82,12 @@ impl TextTable {
         }
         ranks
     }
+
+    /// Forgets all texts.
+    pub(crate) fn clear(&mut self) {
+        self.texts.clear();
+        self.bytes = 0;
+    }
 }
 
 fn count(number: usize) -> u32 {

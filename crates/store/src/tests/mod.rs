@@ -1,5 +1,6 @@
 //! Tests of a whole store.
 
+mod compaction;
 mod limits;
 mod reading;
 mod writing;

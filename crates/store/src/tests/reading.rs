@@ -12,7 +12,7 @@ use crate::{
 const MINUTE_US: i64 = 60_000_000;
 
 /// A row of samples: texts and numbers of some columns.
-type Key = (Option<String>, Option<String>, Option<String>, i64);
+pub(super) type Key = (Option<String>, Option<String>, Option<String>, i64);
 
 const WANTED: [SampleColumn; 6] = [
     SampleColumn::Service,
@@ -41,7 +41,7 @@ fn add(sums: &mut BTreeMap<Key, [i64; 2]>, batch: &SampleBatch<'_>) {
     }
 }
 
-fn sums(folder: &Path, query: &Query) -> BTreeMap<Key, [i64; 2]> {
+pub(super) fn sums(folder: &Path, query: &Query) -> BTreeMap<Key, [i64; 2]> {
     let mut all = BTreeMap::new();
     let reader = StoreReader::open(folder, 2).unwrap();
     for sums in reader.scan(query, &WANTED, BTreeMap::new, add).unwrap() {
@@ -54,13 +54,13 @@ fn sums(folder: &Path, query: &Query) -> BTreeMap<Key, [i64; 2]> {
     all
 }
 
-fn query(filters: &[&str], since_us: Option<i64>, until_us: Option<i64>) -> Query {
+pub(super) fn query(filters: &[&str], since_us: Option<i64>, until_us: Option<i64>) -> Query {
     let filters = filters.iter().map(|filter| filter.parse().unwrap()).collect();
     Query { since_us, until_us, filters }
 }
 
 /// Writes a window with rows of random labels, and returns its rows' sums.
-fn random_window(
+pub(super) fn random_window(
     folder: &Path,
     random: &mut fastrand::Rng,
     start_us: i64,

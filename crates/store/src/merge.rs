@@ -1,0 +1,220 @@
+//! Merges sorted files of a table into one.
+
+use std::cmp::Ordering;
+use std::io::Write;
+
+use parquet::errors::ParquetError;
+
+use crate::block_codes::BlockCodes;
+use crate::column_cursor::PageDecoder;
+use crate::row_cursor::RowCursor;
+use crate::rows::{ColumnValues, NULL_INT, Rows};
+use crate::schema::{ColumnKind, FRAMES, FrameColumn, TableDefinition};
+use crate::table_file::TableFile;
+use crate::table_writer::{GROUP_ROWS, TableWriter};
+use crate::texts::TextTable;
+
+/// Rows of an input that are decoded together.
+const BLOCK_ROWS: usize = 1 << 8;
+
+/// Memory of texts, in bytes, from which on they are forgotten after a row group.
+const MAX_TEXT_MEMORY: usize = 12 << 20;
+
+/// Values by which rows are ordered: texts, then numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RowKey {
+    texts: [u32; 3],
+    ints: [i64; 2],
+}
+
+/// An input and its current row.
+struct MergeInput {
+    cursor: RowCursor,
+    codes: BlockCodes,
+    row: usize,
+    key: RowKey,
+}
+
+impl MergeInput {
+    /// Goes to the next row. Returns false after the last one.
+    fn advance(&mut self, decoder: &mut PageDecoder) -> Result<bool, ParquetError> {
+        self.row += 1;
+        if self.row >= self.cursor.rows().len() {
+            self.row = 0;
+            if !self.cursor.next_block(BLOCK_ROWS, decoder)? {
+                return Ok(false);
+            }
+            if self.cursor.has_new_dictionaries() {
+                self.codes.clear();
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_key(&mut self, table: &TableDefinition, texts: &mut TextTable) {
+        let mut key = RowKey::default();
+        let mut next = [0; 2];
+        for column in table.sort {
+            if table.columns[*column].kind == ColumnKind::Text {
+                key.texts[next[0]] = self.codes.get(&self.cursor, *column, self.row, texts);
+                next[0] += 1;
+            } else {
+                key.ints[next[1]] = self.cursor.rows().int(*column, self.row);
+                next[1] += 1;
+            }
+        }
+        self.key = key;
+    }
+}
+
+/// The inputs, as a heap: the one with the least row is first.
+pub(crate) struct Merge {
+    table: &'static TableDefinition,
+    inputs: Vec<MergeInput>,
+    texts: TextTable,
+    decoder: PageDecoder,
+    /// Rows that aren't written yet.
+    rows: Rows,
+    last: Option<RowKey>,
+}
+
+impl Merge {
+    pub(crate) fn new(table: &'static TableDefinition) -> Result<Self, ParquetError> {
+        Ok(Self {
+            table,
+            inputs: Vec::new(),
+            texts: TextTable::default(),
+            decoder: PageDecoder::new()?,
+            rows: Rows::new(table),
+            last: None,
+        })
+    }
+
+    /// Adds an input.
+    pub(crate) fn add(&mut self, file: TableFile) -> Result<(), ParquetError> {
+        let cursor = RowCursor::new(file, self.table);
+        let mut input =
+            MergeInput { cursor, codes: BlockCodes::default(), row: 0, key: RowKey::default() };
+        if input.advance(&mut self.decoder)? {
+            input.row = 0;
+            input.read_key(self.table, &mut self.texts);
+            self.inputs.push(input);
+        }
+        Ok(())
+    }
+
+    /// Writes all rows. Of frames with equal key, only the best is written. Returns the number of
+    /// rows.
+    pub(crate) fn run<W: Write + Send>(
+        &mut self,
+        out: &mut TableWriter<W>,
+    ) -> Result<u64, ParquetError> {
+        let mut written = 0;
+        for at in (0..self.inputs.len()).rev() {
+            self.sink(at);
+        }
+        while !self.inputs.is_empty() {
+            let is_repeated = *self.table == FRAMES && self.last == Some(self.inputs[0].key);
+            if is_repeated {
+                self.push_row();
+                self.keep_best_frame();
+            } else {
+                if self.rows.len() == GROUP_ROWS {
+                    written += self.write_group(out)?;
+                }
+                self.push_row();
+                self.last = Some(self.inputs[0].key);
+            }
+            if self.inputs[0].advance(&mut self.decoder)? {
+                self.inputs[0].read_key(self.table, &mut self.texts);
+            } else {
+                self.inputs.swap_remove(0);
+            }
+            self.sink(0);
+        }
+        if self.rows.len() > 0 {
+            written += self.write_group(out)?;
+        }
+        Ok(written)
+    }
+
+    fn write_group<W: Write + Send>(
+        &mut self,
+        out: &mut TableWriter<W>,
+    ) -> Result<u64, ParquetError> {
+        out.write_group(&self.rows, &self.texts)?;
+        let count = self.rows.len() as u64;
+        self.rows.clear();
+        if self.texts.memory() > MAX_TEXT_MEMORY {
+            self.texts.clear();
+            for input in &mut self.inputs {
+                input.codes.clear();
+                input.read_key(self.table, &mut self.texts);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Appends the least row.
+    fn push_row(&mut self) {
+        let MergeInput { cursor, codes, row, .. } = &mut self.inputs[0];
+        for column in 0..self.table.columns.len() {
+            match self.rows.column_mut(column) {
+                ColumnValues::Ints(values) => values.push(cursor.rows().int(column, *row)),
+                ColumnValues::Codes(values) => {
+                    values.push(codes.get(cursor, column, *row, &mut self.texts));
+                }
+            }
+        }
+    }
+
+    /// Removes one of the last two frames, which have the same place in a stack.
+    fn keep_best_frame(&mut self) {
+        let last = self.rows.len() - 1;
+        if self.frame_order(last) < self.frame_order(last - 1) {
+            self.rows.swap_remove(last - 1);
+        } else {
+            self.rows.swap_remove(last);
+        }
+    }
+
+    /// Orders frames of one place as `docs/store.md` does.
+    fn frame_order(&self, row: usize) -> impl Ord + '_ {
+        let text = |column: FrameColumn| {
+            let text = self.texts.get(self.rows.code(column as usize, row));
+            (text.is_none(), text)
+        };
+        let line = self.rows.int(FrameColumn::Line as usize, row);
+        let line = (line == NULL_INT, line);
+        (text(FrameColumn::Function), text(FrameColumn::File), line, text(FrameColumn::Module))
+    }
+
+    /// Restores the heap below an input.
+    fn sink(&mut self, at: usize) {
+        let mut at = at;
+        loop {
+            let children = [2 * at + 1, 2 * at + 2];
+            let mut least = at;
+            for child in children {
+                if child < self.inputs.len() && self.order(child, least) == Ordering::Less {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.inputs.swap(at, least);
+            at = least;
+        }
+    }
+
+    fn order(&self, left: usize, right: usize) -> Ordering {
+        let [left, right] = [left, right].map(|at| &self.inputs[at].key);
+        for (left, right) in left.texts.iter().zip(&right.texts) {
+            if left != right {
+                return self.texts.get(*left).cmp(&self.texts.get(*right));
+            }
+        }
+        left.ints.cmp(&right.ints)
+    }
+}
