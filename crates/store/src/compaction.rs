@@ -19,7 +19,7 @@ use crate::table_writer::Effort;
 const MAX_INPUTS: usize = 256;
 
 /// Memory of a merge's inputs, in bytes.
-const MAX_INPUT_MEMORY: u64 = 48 << 20;
+const MAX_INPUT_MEMORY: u64 = 40 << 20;
 
 /// Memory of an input's metadata, dictionaries and decoded rows, in bytes.
 const INPUT_MEMORY: u64 = 96 << 10;
@@ -144,12 +144,14 @@ impl Store {
 
     /// Returns how many of the inputs fit into the memory of a merge, but at least two.
     fn batch_length(&self, inputs: &[FileName]) -> usize {
-        let mut memory = 0;
+        let mut memory = [0; 2];
         let fits = inputs.iter().take(MAX_INPUTS).take_while(|input| {
-            let path = FilePaths::new(self.folder(), input, &SAMPLES).last;
-            let bytes = path.metadata().map_or(0, |metadata| metadata.len());
-            memory += INPUT_MEMORY + (3 * bytes).min(MAX_GROUP_MEMORY);
-            memory <= MAX_INPUT_MEMORY
+            for (memory, table) in memory.iter_mut().zip([&SAMPLES, &FRAMES]) {
+                let path = FilePaths::new(self.folder(), input, table).last;
+                let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+                *memory += INPUT_MEMORY + (3 * bytes).min(MAX_GROUP_MEMORY);
+            }
+            memory.iter().all(|memory| *memory <= MAX_INPUT_MEMORY)
         });
         fits.count().max(2).min(inputs.len())
     }

@@ -10,6 +10,7 @@ use crate::column_cursor::PageDecoder;
 use crate::row_cursor::RowCursor;
 use crate::rows::{ColumnValues, NULL_INT, Rows};
 use crate::schema::{ColumnKind, FRAMES, FrameColumn, TableDefinition};
+use crate::segment::MAX_STACK_FRAMES;
 use crate::table_file::TableFile;
 use crate::table_writer::{GROUP_ROWS, TableWriter};
 use crate::texts::TextTable;
@@ -18,7 +19,7 @@ use crate::texts::TextTable;
 const BLOCK_ROWS: usize = 1 << 8;
 
 /// Memory of texts, in bytes, from which on they are forgotten after a row group.
-const MAX_TEXT_MEMORY: usize = 12 << 20;
+const MAX_TEXT_MEMORY: usize = 8 << 20;
 
 /// Values by which rows are ordered: texts, then numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +55,9 @@ impl MergeInput {
     fn read_key(&mut self, table: &TableDefinition, texts: &mut TextTable) {
         let mut key = RowKey::default();
         let mut next = [0; 2];
-        for column in table.sort {
+        // A stack's frames are taken together.
+        let columns = if *table == FRAMES { &table.sort[..1] } else { table.sort };
+        for column in columns {
             if table.columns[*column].kind == ColumnKind::Text {
                 key.texts[next[0]] = self.codes.get(&self.cursor, *column, self.row, texts);
                 next[0] += 1;
@@ -75,7 +78,11 @@ pub(crate) struct Merge {
     decoder: PageDecoder,
     /// Rows that aren't written yet.
     rows: Rows,
-    last: Option<RowKey>,
+    /// Rows that a row group must have room for before more are added.
+    room: usize,
+    /// The last stack, and its first row. Only used for frames.
+    stack: Option<i64>,
+    begin: usize,
 }
 
 impl Merge {
@@ -86,7 +93,9 @@ impl Merge {
             texts: TextTable::default(),
             decoder: PageDecoder::new()?,
             rows: Rows::new(table),
-            last: None,
+            room: if *table == FRAMES { MAX_STACK_FRAMES } else { 0 },
+            stack: None,
+            begin: 0,
         })
     }
 
@@ -103,8 +112,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Writes all rows. Of frames with equal key, only the best is written. Returns the number of
-    /// rows.
+    /// Writes all rows. Of frames at the same place of a stack, only the best is written. Returns
+    /// the number of rows.
     pub(crate) fn run<W: Write + Send>(
         &mut self,
         out: &mut TableWriter<W>,
@@ -114,18 +123,17 @@ impl Merge {
             self.sink(at);
         }
         while !self.inputs.is_empty() {
-            let is_repeated = *self.table == FRAMES && self.last == Some(self.inputs[0].key);
-            if is_repeated {
-                self.push_row();
-                self.keep_best_frame();
-            } else {
-                if self.rows.len() == GROUP_ROWS {
-                    written += self.write_group(out)?;
-                }
-                self.push_row();
-                self.last = Some(self.inputs[0].key);
+            let is_same = self.stack == Some(self.inputs[0].key.ints[0]);
+            if self.rows.len() >= GROUP_ROWS - self.room && !is_same {
+                written += self.write_group(out)?;
             }
-            if self.inputs[0].advance(&mut self.decoder)? {
+            let has_more = if *self.table == FRAMES {
+                self.take_stacks()?
+            } else {
+                self.push_row();
+                self.inputs[0].advance(&mut self.decoder)?
+            };
+            if has_more {
                 self.inputs[0].read_key(self.table, &mut self.texts);
             } else {
                 self.inputs.swap_remove(0);
@@ -138,6 +146,43 @@ impl Merge {
         Ok(written)
     }
 
+    /// Adds the frames of the least stack from the first input. Returns whether the input has more.
+    fn take_stacks(&mut self) -> Result<bool, ParquetError> {
+        let stack = self.inputs[0].key.ints[0];
+        if self.stack != Some(stack) {
+            self.stack = Some(stack);
+            self.begin = self.rows.len();
+        }
+        let mut place = self.begin;
+        loop {
+            let MergeInput { cursor, row, .. } = &self.inputs[0];
+            let depth = cursor.rows().int(FrameColumn::Depth as usize, *row);
+            let own = |rows: &Rows, at| rows.int(FrameColumn::Depth as usize, at);
+            while place < self.rows.len() && own(&self.rows, place) < depth {
+                place += 1;
+            }
+            let is_known = place < self.rows.len() && own(&self.rows, place) == depth;
+            self.push_row();
+            let last = self.rows.len() - 1;
+            if is_known {
+                if !self.rows.are_equal(last, place)
+                    && self.frame_order(last) < self.frame_order(place)
+                {
+                    self.rows.swap_remove(place);
+                } else {
+                    self.rows.truncate(last);
+                }
+            }
+            if !self.inputs[0].advance(&mut self.decoder)? {
+                return Ok(false);
+            }
+            let MergeInput { cursor, row, .. } = &self.inputs[0];
+            if cursor.rows().int(FrameColumn::StackId as usize, *row) != stack {
+                return Ok(true);
+            }
+        }
+    }
+
     fn write_group<W: Write + Send>(
         &mut self,
         out: &mut TableWriter<W>,
@@ -145,6 +190,7 @@ impl Merge {
         out.write_group(&self.rows, &self.texts)?;
         let count = self.rows.len() as u64;
         self.rows.clear();
+        self.stack = None;
         if self.texts.memory() > MAX_TEXT_MEMORY {
             self.texts.clear();
             for input in &mut self.inputs {
@@ -165,16 +211,6 @@ impl Merge {
                     values.push(codes.get(cursor, column, *row, &mut self.texts));
                 }
             }
-        }
-    }
-
-    /// Removes one of the last two frames, which have the same place in a stack.
-    fn keep_best_frame(&mut self) {
-        let last = self.rows.len() - 1;
-        if self.frame_order(last) < self.frame_order(last - 1) {
-            self.rows.swap_remove(last - 1);
-        } else {
-            self.rows.swap_remove(last);
         }
     }
 

@@ -61,6 +61,24 @@ impl Rows {
         }
     }
 
+    /// Removes all rows from `count` on.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        for column in &mut self.columns {
+            match column {
+                ColumnValues::Ints(values) => values.truncate(count),
+                ColumnValues::Codes(values) => values.truncate(count),
+            }
+        }
+    }
+
+    /// Returns whether two rows have the same values.
+    pub(crate) fn are_equal(&self, left: usize, right: usize) -> bool {
+        self.columns.iter().all(|column| match column {
+            ColumnValues::Ints(values) => values[left] == values[right],
+            ColumnValues::Codes(values) => values[left] == values[right],
+        })
+    }
+
     pub(crate) fn push_int(&mut self, column: usize, value: i64) {
         if let ColumnValues::Ints(values) = &mut self.columns[column] {
             values.push(value);
