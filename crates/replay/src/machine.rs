@@ -669,6 +669,12 @@ impl Machine {
         self.symbolizer.frames(&self.dsos.table, addresses, threads)
     }
 
+    /// Whether addresses of a DSO may have inlined functions.
+    #[must_use]
+    pub fn may_have_inlined(&self, dso: DsoId) -> bool {
+        self.symbolizer.may_have_inlined(&self.dsos.table, dso)
+    }
+
     /// Returns the source of a symbol's name.
     #[must_use]
     pub fn name_source(&self, symbol: Symbol) -> Option<NameSource> {

@@ -69,7 +69,7 @@ impl AddressPrinter {
             Some(at) => {
                 let request = FrameRequest {
                     at,
-                    call: at,
+                    is_return: false,
                     fields,
                     with_inlined: false,
                     full_source_paths: self.full_source_paths,
@@ -90,7 +90,11 @@ impl AddressPrinter {
     ) {
         let mut chain = std::mem::take(&mut self.chain);
         machine.callchain(sample, self.max_stack, &mut chain);
-        let needs_debug_info = self.inline || fields.contains(Fields::SRCLINE);
+        let inline = self.inline;
+        let needs_lookup = |machine: &Machine, at: DsoAddress| {
+            let needs_line = fields.contains(Fields::SRCLINE) && may_have_lines(machine, at);
+            needs_line || inline && machine.may_have_inlined(at.dso)
+        };
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for frame in &chain {
             let FrameLocation::Code(at) = machine.locate_frame(pid, *frame) else { break };
@@ -102,12 +106,11 @@ impl AddressPrinter {
                 text.push(b'\t');
                 hex(text, printed, 16);
             }
-            let ends_chain = match at.filter(|at| needs_debug_info && may_have_lines(machine, *at))
-            {
+            let ends_chain = match at.filter(|at| needs_lookup(machine, *at)) {
                 Some(at) => {
                     let request = FrameRequest {
                         at,
-                        call: machine.call_site(at, is_return),
+                        is_return,
                         fields,
                         with_inlined: self.inline,
                         full_source_paths: self.full_source_paths,

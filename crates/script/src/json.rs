@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use serde::Serialize;
 use tare_format::abi::Sampling;
@@ -21,7 +22,7 @@ use tare_replay::{
     CodeAddress, CpuMode, DsoAddress, FrameLocation, Machine, Replayed, SampleFilter, Sink,
     Tracepoints,
 };
-use tare_symbols::{NameSource, ResolvedFrames};
+use tare_symbols::NameSource;
 
 use crate::error::ScriptError;
 use crate::json_sample::{JsonFrame, JsonSample};
@@ -46,8 +47,11 @@ enum JsonLine<'a> {
     },
 }
 
-/// Maximum number of samples that wait for debug info.
+/// Number of frames that wait for debug info above which it is read.
 const WAITING: usize = 1 << 14;
+
+/// Number of cached frames above which the cache is cleared. Most addresses occur many times.
+const CACHED: usize = 1 << 17;
 
 /// How the samples are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +70,8 @@ pub struct JsonSink<'a, W> {
     tracepoints: Tracepoints,
     chain: Vec<CodeAddress>,
     samples: u64,
-    /// Samples that wait for debug info.
-    waiting: Vec<JsonSample>,
+    waiting: WaitingSamples,
+    debug_frames: DebugFrames,
     layout: JsonLayout,
     /// Number of samples that were added to `lines`.
     added: u64,
@@ -96,7 +100,8 @@ impl<'a, W: Write> JsonSink<'a, W> {
             tracepoints: Tracepoints::default(),
             chain: Vec::new(),
             samples: 0,
-            waiting: Vec::new(),
+            waiting: WaitingSamples::default(),
+            debug_frames: DebugFrames::default(),
             layout,
             added: 0,
         })
@@ -145,7 +150,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
             return self.add_line(line);
         }
         self.waiting.push(line);
-        if self.waiting.len() < WAITING { Ok(()) } else { self.add_waiting(machine) }
+        if self.waiting.frames < WAITING { Ok(()) } else { self.add_waiting(machine) }
     }
 
     fn add_line(&mut self, line: JsonSample) -> io::Result<()> {
@@ -186,15 +191,17 @@ impl<'a, W: Write> JsonSink<'a, W> {
 
     /// Looks up debug info for the samples that wait for it, and adds them.
     fn add_waiting(&mut self, machine: &Machine) -> io::Result<()> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let debug_info = DebugFrames::look_up(machine, &waiting);
-        for mut line in waiting.drain(..) {
+        let waiting = std::mem::take(&mut self.waiting).samples;
+        self.debug_frames.look_up(machine, &waiting);
+        for mut line in waiting {
             if let Some(frame) = &mut line.at {
-                debug_info.locate(frame);
+                self.debug_frames.locate(frame);
             }
-            line.callchain = line.callchain.map(|chain| debug_info.expand(chain));
+            line.callchain = line.callchain.map(|chain| self.debug_frames.expand(chain));
             self.add_line(line)?;
+            self.lines.end_record()?;
         }
+        self.debug_frames.bound();
         Ok(())
     }
 
@@ -250,38 +257,77 @@ impl<W: Write> Sink for JsonSink<'_, W> {
     }
 }
 
-/// Debug info of the addresses in samples.
-struct DebugFrames<'a> {
-    frames: ResolvedFrames<'a>,
-    /// The index of each address in `frames`.
-    indices: HashMap<DsoAddress, usize, foldhash::fast::RandomState>,
+/// Samples that wait for debug info.
+#[derive(Default)]
+struct WaitingSamples {
+    samples: Vec<JsonSample>,
+    /// Number of their frames, and of the samples.
+    frames: usize,
 }
 
-impl<'a> DebugFrames<'a> {
-    fn look_up(machine: &'a Machine, samples: &[JsonSample]) -> Self {
-        let mut indices = HashMap::default();
-        let mut addresses = Vec::new();
-        for sample in samples {
-            for frame in sample.at.iter().chain(sample.callchain.iter().flatten()) {
-                let Some(call) = frame.call else { continue };
-                indices.entry(call).or_insert_with(|| {
-                    addresses.push(call);
-                    addresses.len() - 1
-                });
-            }
+impl WaitingSamples {
+    fn push(&mut self, sample: JsonSample) {
+        self.frames += 1 + sample.callchain.as_ref().map_or(0, Vec::len);
+        self.samples.push(sample);
+    }
+}
+
+/// A function at an address, as debug info describes it.
+struct DebugFrame {
+    /// `None` for a function that isn't inlined: it has the name of its symbol.
+    inlined: Option<InlinedName>,
+    file: Option<Rc<str>>,
+    line: Option<u32>,
+    column: Option<u32>,
+}
+
+struct InlinedName {
+    name: Option<String>,
+    source: &'static str,
+}
+
+/// Debug info of addresses in samples, innermost function first.
+#[derive(Default)]
+struct DebugFrames {
+    by_address: HashMap<DsoAddress, Box<[DebugFrame]>, foldhash::fast::RandomState>,
+    frames: usize,
+}
+
+impl DebugFrames {
+    /// Reads the debug info of all addresses of samples.
+    fn look_up(&mut self, machine: &Machine, samples: &[JsonSample]) {
+        let frames =
+            samples.iter().flat_map(|one| one.at.iter().chain(one.callchain.iter().flatten()));
+        let mut addresses: Vec<DsoAddress> = frames.filter_map(|frame| frame.call).collect();
+        addresses.retain(|address| !self.by_address.contains_key(address));
+        addresses.sort_unstable_by_key(|at| (at.dso, at.address));
+        addresses.dedup();
+        let frames = machine.frames(&addresses, threads());
+        // Texts of one lookup share the paths of files.
+        let mut paths: HashMap<&str, Rc<str>> = HashMap::new();
+        for (index, address) in addresses.into_iter().enumerate() {
+            let frames: Box<[_]> =
+                frames.get(index).map(|frame| DebugFrame::new(&frame, &mut paths)).collect();
+            self.frames += frames.len();
+            self.by_address.insert(address, frames);
         }
-        Self { frames: machine.frames(&addresses, threads()), indices }
     }
 
-    fn index(&self, call: Option<DsoAddress>) -> Option<usize> {
-        self.indices.get(&call?).copied()
+    fn get(&self, call: Option<DsoAddress>) -> &[DebugFrame] {
+        call.and_then(|call| self.by_address.get(&call)).map_or(&[], |frames| frames)
+    }
+
+    /// Clears the cache if it is large.
+    fn bound(&mut self) {
+        if self.frames > CACHED {
+            *self = Self::default();
+        }
     }
 
     /// Fills in the source line of a frame.
     fn locate(&self, frame: &mut JsonFrame) {
-        let index = self.index(frame.call);
-        if let Some(debug_frame) = index.and_then(|index| self.frames.get(index).next()) {
-            set_location(frame, &debug_frame);
+        if let Some(innermost) = self.get(frame.call).first() {
+            innermost.set_location(frame);
         }
     }
 
@@ -289,21 +335,20 @@ impl<'a> DebugFrames<'a> {
     fn expand(&self, chain: Vec<JsonFrame>) -> Vec<JsonFrame> {
         let mut expanded = Vec::with_capacity(chain.len());
         for mut frame in chain {
-            let index = self.index(frame.call);
-            for debug_frame in index.iter().flat_map(|index| self.frames.get(*index)) {
-                if !debug_frame.is_inlined {
-                    set_location(&mut frame, &debug_frame);
+            for debug_frame in self.get(frame.call) {
+                let Some(function) = &debug_frame.inlined else {
+                    debug_frame.set_location(&mut frame);
                     continue;
-                }
+                };
                 let mut inlined = JsonFrame {
                     ip: frame.ip.clone(),
-                    symbol: debug_frame.name.ok().map(str::to_owned),
+                    symbol: function.name.clone(),
                     dso: frame.dso.clone(),
-                    source: Some(debug_frame.source.name()),
+                    source: Some(function.source),
                     inlined: true,
                     ..JsonFrame::default()
                 };
-                set_location(&mut inlined, &debug_frame);
+                debug_frame.set_location(&mut inlined);
                 expanded.push(inlined);
             }
             expanded.push(frame);
@@ -312,11 +357,29 @@ impl<'a> DebugFrames<'a> {
     }
 }
 
-fn set_location(frame: &mut JsonFrame, debug_frame: &tare_symbols::Frame<'_>) {
-    let Some(location) = debug_frame.location else { return };
-    frame.file = Some(location.file.to_owned());
-    frame.line = Some(location.line).filter(|line| *line > 0);
-    frame.column = Some(location.column).filter(|column| *column > 0);
+impl DebugFrame {
+    fn new<'a>(frame: &tare_symbols::Frame<'a>, paths: &mut HashMap<&'a str, Rc<str>>) -> Self {
+        let location = frame.location;
+        let number = |number: Option<u32>| number.filter(|number| *number > 0);
+        Self {
+            inlined: frame.is_inlined.then(|| InlinedName {
+                name: frame.name.ok().map(str::to_owned),
+                source: frame.source.name(),
+            }),
+            file: location
+                .map(|at| Rc::clone(paths.entry(at.file).or_insert_with(|| at.file.into()))),
+            line: number(location.map(|at| at.line)),
+            column: number(location.map(|at| at.column)),
+        }
+    }
+
+    fn set_location(&self, frame: &mut JsonFrame) {
+        if let Some(file) = &self.file {
+            frame.file = Some(file.to_string());
+            frame.line = self.line;
+            frame.column = self.column;
+        }
+    }
 }
 
 fn to_text(bytes: &[u8]) -> String {

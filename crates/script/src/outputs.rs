@@ -28,7 +28,7 @@ impl PrinterOutput<'_> {
         if !self.printer.has_gaps() {
             return self.lines.end_record();
         }
-        if self.lines.text().len() < pending::BLOCK {
+        if self.lines.text().len() + self.printer.gap_bytes() < pending::BLOCK {
             return Ok(());
         }
         self.printer.fill_gaps(machine, self.lines.text());

@@ -10,20 +10,23 @@ use tare_render::script::{Fields, decimal, hex, name, name_with_tabs};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{DsoKind, Frame};
 
-/// Gaps are filled once the text with the gaps has this many bytes.
+/// Gaps are filled once they and the text around them take this many bytes.
 pub(crate) const BLOCK: usize = 1 << 22;
 
-/// Maximum number of cached lookups of each kind, checked after gaps are filled. Most addresses
-/// occur many times.
-const CACHED: usize = 1 << 18;
+/// Bytes of cached texts of frames above which the cache is cleared, checked after gaps are filled.
+/// Most addresses occur many times.
+const CACHED_BYTES: usize = 1 << 24;
+
+/// Maximum number of cached source lines, checked after gaps are filled.
+const CACHED_LINES: usize = 1 << 18;
 
 /// A request for the functions and source lines of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FrameRequest {
     /// The printed address.
     pub(crate) at: DsoAddress,
-    /// The address whose functions and line are printed: of a return address, the call before it.
-    pub(crate) call: DsoAddress,
+    /// Whether it is a return address. Functions and line are then those of the call before it.
+    pub(crate) is_return: bool,
     pub(crate) fields: Fields,
     /// Print a line for each inlined function.
     pub(crate) with_inlined: bool,
@@ -41,8 +44,8 @@ struct TextGap {
 /// The text that fills a gap.
 #[derive(Debug)]
 enum GapContent {
-    /// A text for each frame, between `front` and `end`.
-    Frames { front: Box<[u8]>, end: &'static [u8], request: FrameRequest },
+    /// The texts of a request by its number, each between the next bytes of the fronts and `end`.
+    Frames { request: u32, front_bytes: u32, end: &'static [u8] },
     /// File and line, after a tab.
     Line(DsoAddress),
     /// The source line, unless the thread printed the same one last.
@@ -52,11 +55,49 @@ enum GapContent {
 /// A file and its line, or `None` without debug info.
 type SourceLine = Option<(Rc<str>, u32)>;
 
+/// A cache of the texts of frames.
+#[derive(Debug, Default)]
+struct FrameTexts {
+    numbers: HashMap<FrameRequest, u32, foldhash::fast::RandomState>,
+    /// By number: a text per frame. The last requests may have none yet.
+    texts: Vec<Box<[Box<[u8]>]>>,
+    /// Requests without texts, in the order of their numbers.
+    waiting: Vec<FrameRequest>,
+    bytes: usize,
+}
+
+impl FrameTexts {
+    /// Returns the number of a request.
+    fn number(&mut self, request: FrameRequest) -> u32 {
+        let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(request).or_insert(next);
+        if number == next {
+            self.waiting.push(request);
+        }
+        number
+    }
+
+    /// Adds the texts of the first waiting request.
+    fn add(&mut self, texts: Box<[Box<[u8]>]>) {
+        let bytes: usize = texts.iter().map(|text| size_of::<Box<[u8]>>() + text.len()).sum();
+        self.bytes += size_of::<(FrameRequest, u32, Box<[Box<[u8]>]>)>() + bytes;
+        self.texts.push(texts);
+    }
+
+    fn get(&self, number: u32) -> &[Box<[u8]>] {
+        self.texts.get(number as usize).map_or(&[], |texts| texts)
+    }
+}
+
 /// The gaps of a text, and a cache of lookups.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLines {
     gaps: Vec<TextGap>,
-    frames: HashMap<FrameRequest, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
+    /// The texts before the frames of all gaps, one after the other.
+    fronts: Vec<u8>,
+    /// The buffer of the last filled text.
+    filled: Vec<u8>,
+    frames: FrameTexts,
     lines: HashMap<DsoAddress, SourceLine, foldhash::fast::RandomState>,
     /// The source line that each thread printed last.
     last: HashMap<i32, (Rc<str>, u32), foldhash::fast::RandomState>,
@@ -89,7 +130,9 @@ impl PendingLines {
         end: &'static [u8],
         request: FrameRequest,
     ) {
-        let content = GapContent::Frames { front: front.into(), end, request };
+        let front_bytes = u32::try_from(front.len()).unwrap_or(0);
+        self.fronts.extend_from_slice(&front[..front_bytes as usize]);
+        let content = GapContent::Frames { request: self.frames.number(request), front_bytes, end };
         self.gaps.push(TextGap { position, content });
     }
 
@@ -107,18 +150,27 @@ impl PendingLines {
         self.gaps.is_empty()
     }
 
+    /// Bytes of memory of the gaps.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<TextGap>() * self.gaps.len() + self.fronts.len()
+    }
+
     /// Fills all gaps of a text.
     pub(crate) fn fill(&mut self, machine: &Machine, text: &mut Vec<u8>) {
         self.look_up(machine);
-        let mut filled = Vec::with_capacity(text.len() + 64 * self.gaps.len());
+        let mut filled = std::mem::take(&mut self.filled);
+        filled.clear();
         let mut copied = 0;
+        let all_fronts = std::mem::take(&mut self.fronts);
+        let mut fronts = &all_fronts[..];
         for TextGap { position, content } in std::mem::take(&mut self.gaps) {
             filled.extend_from_slice(&text[copied..position]);
             copied = position;
             match content {
-                GapContent::Frames { front, end, request } => {
-                    for frame in self.frames.get(&request).iter().flat_map(|frames| frames.iter()) {
-                        filled.extend_from_slice(&front);
+                GapContent::Frames { request, front_bytes, end } => {
+                    let front = fronts.split_off(..front_bytes as usize).unwrap_or_default();
+                    for frame in self.frames.get(request) {
+                        filled.extend_from_slice(front);
                         filled.extend_from_slice(frame);
                         filled.extend_from_slice(end);
                     }
@@ -133,11 +185,11 @@ impl PendingLines {
             }
         }
         filled.extend_from_slice(&text[copied..]);
-        *text = filled;
-        if self.frames.len() > CACHED {
-            self.frames.clear();
+        self.filled = std::mem::replace(text, filled);
+        if self.frames.bytes > CACHED_BYTES {
+            self.frames = FrameTexts::default();
         }
-        if self.lines.len() > CACHED {
+        if self.lines.len() > CACHED_LINES {
             self.lines.clear();
         }
     }
@@ -157,13 +209,9 @@ impl PendingLines {
 
     /// Reads debug info for the addresses of gaps that aren't cached.
     fn look_up(&mut self, machine: &Machine) {
-        let mut requests: HashSet<FrameRequest, foldhash::fast::RandomState> = HashSet::default();
         let mut lines: HashSet<DsoAddress, foldhash::fast::RandomState> = HashSet::default();
         for gap in &self.gaps {
             match &gap.content {
-                GapContent::Frames { request, .. } if !self.frames.contains_key(request) => {
-                    requests.insert(*request);
-                }
                 GapContent::Line(at) | GapContent::Source { at, .. }
                     if !self.lines.contains_key(at) =>
                 {
@@ -172,13 +220,14 @@ impl PendingLines {
                 _ => {}
             }
         }
-        let requests: Vec<FrameRequest> = requests.into_iter().collect();
-        let mut addresses: Vec<DsoAddress> = requests.iter().map(|request| request.call).collect();
+        let requests = std::mem::take(&mut self.frames.waiting);
+        let call = |request: &FrameRequest| machine.call_site(request.at, request.is_return);
+        let mut addresses: Vec<DsoAddress> = requests.iter().map(call).collect();
         addresses.extend(&lines);
         let frames = machine.frames(&addresses, threads());
         for (index, request) in requests.iter().enumerate() {
             let frames: Vec<Frame<'_>> = frames.get(index).collect();
-            self.frames.insert(*request, frame_texts(machine, request, &frames).into());
+            self.frames.add(frame_texts(machine, request, &frames).into());
         }
         for (index, address) in addresses.iter().enumerate().skip(requests.len()) {
             let location = frames.get(index).next().and_then(|frame| frame.location);
@@ -193,13 +242,12 @@ impl PendingLines {
 /// function. With [`Fields::SRCLINE`], a second line with source file and line stands before
 /// ` (inlined)`.
 fn frame_texts(machine: &Machine, request: &FrameRequest, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
-    let symbol = machine.symbol(request.at);
-    // A call that doesn't return may be a function's last instruction. The return address is then
-    // in the next function, whose name perf prints.
-    let is_next_function = frames.last().is_some_and(|last| last.symbol != symbol.ok());
+    // A call that doesn't return may be a function's last instruction, with the return address in
+    // the next function.
+    let symbol = machine.symbol(machine.call_site(request.at, request.is_return));
     let innermost = frames.first().and_then(|frame| frame.location);
     let frames = match frames {
-        frames if request.with_inlined && !is_next_function => frames,
+        frames if request.with_inlined => frames,
         [.., last] => std::slice::from_ref(last),
         [] => frames,
     };

@@ -80,6 +80,11 @@ impl<'a> LinePrinter<'a> {
         !self.addresses.pending.is_empty()
     }
 
+    /// Bytes of memory of the gaps.
+    pub(crate) fn gap_bytes(&self) -> usize {
+        self.addresses.pending.bytes()
+    }
+
     /// Fills the gaps of lines that wait for debug info.
     pub(crate) fn fill_gaps(&mut self, machine: &Machine, text: &mut Vec<u8>) {
         self.addresses.pending.fill(machine, text);

@@ -30,6 +30,14 @@ impl LineSource {
         }
     }
 
+    /// Whether it knows functions, inlined ones too, and not just source files.
+    pub(crate) fn has_functions(&self) -> bool {
+        match self {
+            Self::Dwarf(debug_info) => debug_info.has_functions(),
+            Self::Go(_) => true,
+        }
+    }
+
     /// Bytes of memory that it keeps.
     pub(crate) fn bytes(&self) -> usize {
         match self {

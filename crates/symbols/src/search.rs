@@ -10,6 +10,7 @@ mod kernel;
 pub(crate) mod location;
 pub(crate) mod used;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -43,6 +44,9 @@ pub struct SymbolOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// Servers to ask for files that no folder has.
     pub debuginfod: Option<SharedDebuginfod>,
+    /// Whether servers are asked for debug info, too, which has lines and inlined functions, or only
+    /// for files with names.
+    pub lines_from_servers: bool,
     /// Whether the user has set debuginfod's servers (`DEBUGINFOD_URLS`), asked or not.
     pub has_debuginfod_urls: bool,
     /// A file with the recorded kernel's symbols in the format of `/proc/kallsyms`, which it
@@ -86,6 +90,7 @@ impl Default for SymbolOptions {
             debug_dirs: Vec::new(),
             debuginfod_cache: None,
             debuginfod: None,
+            lines_from_servers: true,
             has_debuginfod_urls: false,
             debug_folders: vec![PathBuf::from("/usr/lib/debug")],
             kallsyms: None,
@@ -108,6 +113,19 @@ impl SymbolOptions {
 
     fn below_symfs(&self, path: &Path) -> PathBuf {
         self.symfs.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Returns these options for a search of debug info.
+    pub(crate) fn for_debug_info(&self) -> Cow<'_, Self> {
+        if self.lines_from_servers || self.debuginfod.is_none() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self { debuginfod: None, ..self.clone() })
+    }
+
+    /// Whether these options, unlike the others, ask no server.
+    pub(crate) fn asks_servers_less(&self, others: &Self) -> bool {
+        self.debuginfod.is_none() && others.debuginfod.is_some()
     }
 
     /// Whether recorded paths are this machine's, so that running processes may be the recorded

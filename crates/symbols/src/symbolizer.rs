@@ -6,11 +6,12 @@ mod frames;
 mod kernel;
 mod lookup_cache;
 mod names;
+mod open_lines;
 mod source;
 
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::answers::{AnswerFrame, Answers};
 use crate::binary::{self, Binary};
@@ -36,6 +37,7 @@ pub use frames::{Frame, ResolvedFrames, SourceLocation};
 use kernel::KernelLookup;
 use lookup_cache::LookupCache;
 use names::NameCache;
+use open_lines::{FileLines, LineDetail, OpenLines, ReservedPart};
 use source::SymbolSource;
 
 /// Bytes freed by [`Symbolizer::renumber`] above which memory goes back to the system at once.
@@ -65,8 +67,9 @@ pub struct Symbolizer {
     kernel: KernelLookup,
     /// In boxes: a hostile recording has many DSOs without a file.
     dsos: OnceVec<Result<Box<DsoSymbols>, Unresolved>>,
-    budget: TableBudget,
+    budget: Arc<TableBudget>,
     cache: LookupCache,
+    open_lines: OpenLines,
 }
 
 /// The symbols of a DSO, and parts that are read when they are first needed. `None` in a part: it
@@ -78,22 +81,8 @@ struct DsoSymbols {
     binary: OnceLock<Option<Binary>>,
     /// The file of the kernel or of a module.
     kernel_file: OnceLock<Option<KernelFile>>,
-    /// Answers of debug info from earlier runs.
-    kept_answers: OnceLock<Option<KeptAnswers>>,
-    /// Debug info, or Go's tables.
-    debug_info: OnceLock<Option<LineSource>>,
+    line_detail: OnceLock<LineDetail>,
     names: NameCache,
-}
-
-impl DsoSymbols {
-    /// Bytes that this DSO takes of the [`TableBudget`].
-    fn accounted_bytes(&self) -> usize {
-        let kept = self.kept_answers.get().and_then(Option::as_ref);
-        let debug_info = self.debug_info.get().and_then(Option::as_ref);
-        self.source.own_bytes()
-            + kept.map_or(0, KeptAnswers::bytes)
-            + debug_info.map_or(0, LineSource::bytes)
-    }
 }
 
 impl Symbolizer {
@@ -104,8 +93,9 @@ impl Symbolizer {
             processes: RecordedProcesses::default(),
             kernel: KernelLookup::default(),
             dsos: OnceVec::default(),
-            budget: TableBudget::default(),
+            budget: Arc::default(),
             cache: LookupCache::new(&options),
+            open_lines: OpenLines::default(),
             options,
         }
     }
@@ -229,11 +219,11 @@ impl Symbolizer {
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(limits::CODE_BYTES);
         let symbols = self.symbols(dsos, symbol.dso)?;
         if recorded.dso.kind.has_kernel_file() {
-            let file = self.kernel_file(symbols, &recorded)?;
+            let file = self.kernel_file(&self.options, symbols, &recorded)?;
             let (address, offset) = file.code_at(symbol.start).ok_or(Unresolved::NoCode)?;
             return FunctionCode::read(file.found(), address, offset, length);
         }
-        let segments = self.segments(symbols, &recorded)?;
+        let segments = self.segments(&self.options, symbols, &recorded)?;
         let address = segments.to_address(symbol.start).ok_or(Unresolved::NoSymbol)?;
         let file = find::binary(&self.options, &recorded)?;
         FunctionCode::read(&file, address, symbol.start, length)
@@ -269,14 +259,14 @@ impl Symbolizer {
     #[must_use]
     pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
         let symbols = self.symbols(dsos, dso).ok()?;
-        self.binary(symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
+        self.binary(&self.options, symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
     }
 
     /// Converts an address of the file with a symbol to an address of the DSO, for the kernel too.
     #[must_use]
     pub fn offset_of(&self, dsos: &DsoTable, symbol: Symbol, address: u64) -> Option<u64> {
         let symbols = self.symbols(dsos, symbol.dso).ok()?;
-        self.segments(symbols, &dsos.recorded(symbol.dso)?).ok()?.to_offset(address)
+        self.segments(&self.options, symbols, &dsos.recorded(symbol.dso)?).ok()?.to_offset(address)
     }
 
     /// Whether the recorded file of a DSO is here, and is an ELF file.
@@ -313,13 +303,14 @@ impl Symbolizer {
     pub fn renumber(&mut self, numbers: &DsoRenumbering) {
         let old = std::mem::take(&mut self.dsos);
         let bytes_before = self.bytes();
+        self.open_lines.close();
         let retained = OnceVec::default();
         for (number, symbols) in old.into_values() {
             match (numbers.number(number), symbols) {
                 (Some(number), Ok(symbols)) if !symbols.source.may_grow() => {
                     retained.get_or_init(number, || Ok(symbols));
                 }
-                (_, Ok(symbols)) => self.budget.release(symbols.accounted_bytes()),
+                (_, Ok(symbols)) => self.budget.release(symbols.source.own_bytes()),
                 (_, Err(_)) => {}
             }
         }
@@ -340,7 +331,7 @@ impl Symbolizer {
     pub fn table_bytes(&self, is_counted: impl Fn(DsoId) -> bool) -> usize {
         let counted = self.dsos.iter().filter(|(number, _)| is_counted(DsoId::from_index(*number)));
         let loaded = counted.filter_map(|(_, symbols)| symbols.as_ref().ok());
-        loaded.map(|symbols| symbols.accounted_bytes()).sum()
+        loaded.map(|symbols| symbols.source.own_bytes()).sum()
     }
 
     /// Returns what debug info knows of sorted addresses in a DSO: an answer for each, or `None` if
@@ -357,60 +348,112 @@ impl Symbolizer {
             return Some(jit_answers(dump, addresses));
         }
         let recorded = dsos.recorded(dso)?;
-        if !self.cache.can_keep(recorded.dso) {
-            return self.fresh_answers(symbols, &recorded, addresses, threads);
+        let lines = self.open_lines.get(dso);
+        if self.line_detail(symbols, &recorded, &lines) == LineDetail::Nothing {
+            return None;
         }
-        let open = || {
-            let kept = self.cache.answers(recorded.dso)?;
-            self.budget.reserve(kept.bytes()).is_ok().then_some(kept)
-        };
-        let kept = symbols.kept_answers.get_or_init(open).as_ref();
+        let kept = self.kept_answers(&recorded, &lines);
         let merge = AnswerMerge::look_up(kept, addresses);
         let missing = merge.missing(addresses);
         if missing.is_empty() {
             return merge.finish(None);
         }
-        let fresh = self.fresh_answers(symbols, &recorded, &missing, threads);
-        let debug_info = symbols.debug_info.get().and_then(Option::as_ref);
+        let fresh = self.fresh_answers(symbols, &recorded, &lines, &missing, threads);
         if let Some(fresh) = &fresh
-            && debug_info.is_some_and(LineSource::is_complete)
+            && lines.open_source().is_some_and(LineSource::is_complete)
         {
             self.cache.add_answers(recorded.dso, &missing, fresh);
         }
         merge.finish(fresh)
     }
 
-    /// Looks addresses up in the debug info of the file.
+    /// Whether addresses of a DSO may have inlined functions: whether it has debug info, or the
+    /// tables of Go's runtime.
+    #[must_use]
+    pub fn may_have_inlined(&self, dsos: &DsoTable, dso: DsoId) -> bool {
+        let Ok(symbols) = self.symbols(dsos, dso) else { return false };
+        let detail = symbols.line_detail.get().copied().or_else(|| {
+            let recorded = dsos.recorded(dso)?;
+            Some(self.line_detail(symbols, &recorded, &self.open_lines.get(dso)))
+        });
+        detail == Some(LineDetail::Functions)
+    }
+
+    /// Returns what is known about addresses of a file, and finds out at the first call.
+    fn line_detail(
+        &self,
+        symbols: &DsoSymbols,
+        recorded: &RecordedDso<'_>,
+        lines: &FileLines,
+    ) -> LineDetail {
+        *symbols.line_detail.get_or_init(|| {
+            if self.kept_answers(recorded, lines).is_some() {
+                return LineDetail::Functions;
+            }
+            let options = self.options.for_debug_info();
+            match self.line_source(&options, symbols, recorded, lines) {
+                Some(source) if source.has_functions() => LineDetail::Functions,
+                Some(_) => LineDetail::Files,
+                None => LineDetail::Nothing,
+            }
+        })
+    }
+
+    /// Opens the answers of earlier runs.
+    fn kept_answers<'l>(
+        &self,
+        recorded: &RecordedDso<'_>,
+        lines: &'l FileLines,
+    ) -> Option<&'l KeptAnswers> {
+        lines.kept(|| {
+            let value = self.cache.answers(recorded.dso)?;
+            let memory = self.budget.hold(value.bytes()).ok()?;
+            Some(ReservedPart { value, _memory: memory })
+        })
+    }
+
+    /// Opens the debug info of a file.
+    fn line_source<'l>(
+        &self,
+        options: &SymbolOptions,
+        symbols: &DsoSymbols,
+        recorded: &RecordedDso<'_>,
+        lines: &'l FileLines,
+    ) -> Option<&'l LineSource> {
+        lines.source(|| {
+            let value = if recorded.dso.kind.has_kernel_file() {
+                let file = self.kernel_file(options, symbols, recorded).ok()?;
+                LineSource::Dwarf(Box::new(file.debug_info(options, recorded)?))
+            } else {
+                self.binary(options, symbols, recorded)?.lines(options, recorded)?
+            };
+            let memory = self.budget.hold(value.bytes()).ok()?;
+            Some(ReservedPart { value, _memory: memory })
+        })
+    }
+
+    /// Looks addresses up in the debug info of the file, with at most `threads` threads.
     fn fresh_answers(
         &self,
         symbols: &DsoSymbols,
         recorded: &RecordedDso<'_>,
+        lines: &FileLines,
         addresses: &[u64],
         threads: NonZeroUsize,
     ) -> Option<Answers> {
-        let (kernel_file, binary) = match recorded.dso.kind.has_kernel_file() {
-            true => (self.kernel_file(symbols, recorded).ok(), None),
-            false => (None, self.binary(symbols, recorded)),
-        };
-        let open = || {
-            let kernel = kernel_file.and_then(|file| file.debug_info(&self.options, recorded));
-            let user = || binary.and_then(|binary| binary.lines(&self.options, recorded));
-            let debug_info = kernel.map(Box::new).map(LineSource::Dwarf).or_else(user)?;
-            self.budget.reserve(debug_info.bytes()).is_ok().then_some(debug_info)
-        };
-        let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;
-        let segments = kernel_file.map(|file| &file.addresses);
-        let segments = segments.or_else(|| binary.map(|binary| &binary.segments))?;
+        let options = self.options.for_debug_info();
+        let debug_info = self.line_source(&options, symbols, recorded, lines)?;
+        let segments = self.segments(&options, symbols, recorded).ok()?;
         // The order of segments in memory can differ from their order in the file.
         let file_address = |offset: &u64| segments.to_address(*offset).unwrap_or(0);
         let file_addresses: Vec<u64> = addresses.iter().map(file_address).collect();
         if file_addresses.is_sorted() {
-            return debug_info.answers(&self.options, &file_addresses, threads).ok();
+            return debug_info.answers(&options, &file_addresses, threads).ok();
         }
         let mut sorted = file_addresses.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        let answers = debug_info.answers(&self.options, &sorted, threads).ok()?;
+        let answers = debug_info.answers(&options, &sorted, threads).ok()?;
         let index = |address: &u64| sorted.partition_point(|sorted| sorted < address);
         Some(answers.in_order(file_addresses.iter().map(index)))
     }
@@ -429,34 +472,44 @@ impl Symbolizer {
     /// Returns the mapping between addresses of a DSO and addresses of its file.
     fn segments<'s>(
         &self,
+        options: &SymbolOptions,
         symbols: &'s DsoSymbols,
         recorded: &RecordedDso<'_>,
     ) -> Result<&'s Segments, Unresolved> {
         if recorded.dso.kind.has_kernel_file() {
-            return self.kernel_file(symbols, recorded).map(|file| &file.addresses);
+            return self.kernel_file(options, symbols, recorded).map(|file| &file.addresses);
         }
-        let binary = self.binary(symbols, recorded);
+        let binary = self.binary(options, symbols, recorded);
         binary.map(|binary| &binary.segments).ok_or(Unresolved::NoFile)
     }
 
-    /// Returns the ELF file of a DSO, and opens it at the first call.
+    /// Returns the ELF file of a DSO, and opens it at the first call. A search that asked no server
+    /// doesn't keep a later one from asking.
     fn binary<'s>(
         &self,
+        options: &SymbolOptions,
         symbols: &'s DsoSymbols,
         recorded: &RecordedDso<'_>,
     ) -> Option<&'s Binary> {
         let is_elf = recorded.dso.kind == DsoKind::Elf;
-        let open = || binary::open(&self.options, recorded).ok().filter(|_| is_elf);
+        let open = || binary::open(options, recorded).ok().filter(|_| is_elf);
+        if symbols.binary.get().is_none() && options.asks_servers_less(&self.options) {
+            let _ = symbols.binary.set(Some(open()?));
+        }
         symbols.binary.get_or_init(open).as_ref()
     }
 
     /// Returns the file of the kernel or of a module, and opens it at the first call.
     fn kernel_file<'s>(
         &self,
+        options: &SymbolOptions,
         symbols: &'s DsoSymbols,
         recorded: &RecordedDso<'_>,
     ) -> Result<&'s KernelFile, Unresolved> {
-        let open = || self.kernel.open_file(&self.options, recorded, Some(&symbols.source)).ok();
+        let open = || self.kernel.open_file(options, recorded, Some(&symbols.source)).ok();
+        if symbols.kernel_file.get().is_none() && options.asks_servers_less(&self.options) {
+            let _ = symbols.kernel_file.set(Some(open().ok_or(Unresolved::NoFile)?));
+        }
         symbols.kernel_file.get_or_init(open).as_ref().ok_or(Unresolved::NoFile)
     }
 
@@ -521,8 +574,7 @@ impl DsoSymbols {
             source,
             binary,
             kernel_file,
-            kept_answers: OnceLock::new(),
-            debug_info: OnceLock::new(),
+            line_detail: OnceLock::new(),
             names: NameCache::new(demangle),
         }
     }

@@ -57,6 +57,8 @@ bitflags! {
         const INS_LAT = 1 << 36;
         const OF_TRACES = 1 << 37;
         const BLOCKS = 1 << 33 | 1 << 34 | 1 << 35;
+        /// Lines and instructions, which need the recorded files.
+        const OF_FILES = 1 << 26 | 1 << 27 | 1 << 29 | 1 << 30 | 1 << 31 | 1 << 33 | 1 << 34 | 1 << 35;
     }
 }
 
@@ -220,6 +222,15 @@ impl Selection {
             }
         }
         Ok(())
+    }
+
+    /// Whether the user named this field.
+    #[must_use]
+    pub fn has_asked(&self, field: Fields) -> bool {
+        self.fields
+            .iter()
+            .zip(self.is_set)
+            .any(|(fields, is_set)| is_set && fields.intersects(field))
     }
 
     /// Removes fields that the samples of a recording don't have. The first event of each type

@@ -197,14 +197,14 @@ impl FrameTable {
         };
         let address = if self.keeps_addresses { at.address } else { address };
         if self.keeps_addresses {
-            let file = SampledFile { dso, recorded: recorded.dso };
-            note_file(profile, machine, pid, code, file);
+            note_file(profile, machine, pid, code, SampledFile { dso, recorded: recorded.dso });
         }
         // Addresses of one function stay separate until their lines are known.
-        let frame_address = if self.lines.is_some() { at.address } else { address };
+        let lines = self.lines.as_mut().filter(|lines| lines.has_dso(machine, at.dso));
+        let frame_address = if lines.is_some() { at.address } else { address };
         let known = profile.frame_count();
         let frame = profile.add_frame(plain_frame(space, Some(dso), function, frame_address));
-        if let Some(lines) = self.lines.as_mut().filter(|_| profile.frame_count() > known) {
+        if let Some(lines) = lines.filter(|_| profile.frame_count() > known) {
             lines.request(frame, at.dso, address);
         }
         if self.frames.len() >= CACHED {

@@ -8,10 +8,17 @@ use tare_symbols::{DsoAddress, DsoId, SourceLocation};
 
 use crate::machine::Machine;
 
-/// Frames that get lines.
+/// What frames get from debug info.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineNeeds {
+    pub(super) lines: bool,
+    pub(super) inlined: bool,
+}
+
+/// Frames that get lines or inlined functions.
 #[derive(Debug)]
 pub(super) struct LineLookup {
-    with_inlined: bool,
+    needs: LineNeeds,
     with_linkage_names: bool,
     requests: Vec<LineRequest>,
 }
@@ -47,8 +54,15 @@ fn batch_len(requests: &[LineRequest]) -> usize {
 }
 
 impl LineLookup {
-    pub(super) fn new(with_inlined: bool) -> Self {
-        Self { with_inlined, with_linkage_names: false, requests: Vec::new() }
+    /// `None` if nothing is needed.
+    pub(super) fn new(needs: LineNeeds) -> Option<Self> {
+        let lookup = Self { needs, with_linkage_names: false, requests: Vec::new() };
+        (needs.lines || needs.inlined).then_some(lookup)
+    }
+
+    /// Whether the addresses of a DSO are looked up.
+    pub(super) fn has_dso(&self, machine: &Machine, dso: DsoId) -> bool {
+        self.needs.lines || machine.may_have_inlined(dso)
     }
 
     /// Notes the names that inlined functions have in their files, too.
@@ -122,13 +136,16 @@ impl LineLookup {
         };
         let own = ProfileFrame { address: request.address, ..own };
         let line = |frame: &tare_symbols::Frame<'_>, profile: &mut Profile| {
+            if !self.needs.lines {
+                return None;
+            }
             let SourceLocation { file, line, column } = frame.location?;
             let file = profile.add_string(file.as_bytes());
             Some(SourceLine { file, line, column, first_line: frame.first_line })
         };
         let innermost = frames.first().and_then(|frame| line(frame, profile));
         let leaf = profile.add_frame(ProfileFrame { line: innermost, ..own });
-        if !self.with_inlined || frames.is_empty() {
+        if !self.needs.inlined || frames.is_empty() {
             return Replacement { leaf: Some(leaf), chain: vec![leaf] };
         }
         let mut chain = Vec::new();

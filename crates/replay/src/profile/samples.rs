@@ -12,7 +12,7 @@ use tare_profile::{
 use super::details::{DetailedSample, Details};
 use super::events::{EventTable, ProfiledEvent};
 use super::frames::FrameTable;
-use super::lines::LineLookup;
+use super::lines::{LineLookup, LineNeeds};
 use super::stacks::{CallStacks, ChainLimit, code_address};
 use super::threads::ThreadTable;
 use crate::callchain::CodeAddress;
@@ -99,8 +99,8 @@ impl SampleSink {
     /// Makes an empty sink.
     #[must_use]
     pub fn new(options: SampleSinkOptions, description: &Description) -> Self {
-        let needs_lines = options.lines || options.inline;
-        let lines = needs_lines.then(|| LineLookup::new(options.inline));
+        let needs = LineNeeds { lines: options.lines, inlined: options.inline };
+        let lines = LineLookup::new(needs);
         let mut profile = Profile::default();
         profile.set_details(&options.details);
         let mut events = EventTable::new(options.raw_trace);

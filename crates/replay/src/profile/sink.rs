@@ -14,7 +14,7 @@ use super::blocks::BlockCycles;
 use super::details::{DetailedSample, Details};
 use super::events::EventTable;
 use super::frames::FrameTable;
-use super::lines::LineLookup;
+use super::lines::{LineLookup, LineNeeds};
 use super::stacks::{CallStacks, ChainLimit};
 use super::task_counts::TaskCounts;
 use super::threads::{ThreadIndex, ThreadTable};
@@ -154,10 +154,9 @@ impl ProfileSink {
             threads,
             counts: TaskCounts::default(),
             stacks: (options.code != CodeDetail::None).then(|| {
-                let needs_lines = options.lines || options.inline;
-                let lines = needs_lines.then(|| {
-                    LineLookup::new(options.inline).with_linkage_names(options.keeps_addresses)
-                });
+                let needs = LineNeeds { lines: options.lines, inlined: options.inline };
+                let lines = LineLookup::new(needs)
+                    .map(|lookup| lookup.with_linkage_names(options.keeps_addresses));
                 let frames = FrameTable::new(lines, options.code == CodeDetail::Stack);
                 CallStacks::new(frames.with_addresses(options.keeps_addresses))
                     .with_marks(options.marks_truncated)

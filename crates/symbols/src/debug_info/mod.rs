@@ -113,6 +113,11 @@ impl DebugInfo {
         Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
     }
 
+    /// Whether it has debug info, and not just a symbol table.
+    pub(crate) fn has_functions(&self) -> bool {
+        self.main.has_debug_info()
+    }
+
     /// Whether the answers may be cached: the file has debug info, and no lookup so far lacked
     /// another file.
     pub(crate) fn is_complete(&self) -> bool {

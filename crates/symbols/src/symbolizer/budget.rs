@@ -1,5 +1,6 @@
 //! The memory limit of all symbol tables.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits;
@@ -11,6 +12,19 @@ use crate::unresolved::Unresolved;
 /// files a recording names.
 #[derive(Debug, Default)]
 pub(super) struct TableBudget(AtomicUsize);
+
+/// Reserved memory, released when it is dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: Arc<TableBudget>,
+    bytes: usize,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
+    }
+}
 
 impl TableBudget {
     /// Adds a table.
@@ -26,10 +40,18 @@ impl TableBudget {
         Err(Unresolved::OverLimit)
     }
 
+    /// Adds a table that may be dropped any time.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Unresolved> {
+        self.reserve(bytes)?;
+        Ok(Reservation { budget: Arc::clone(self), bytes })
+    }
+
     /// Removes tables.
-    pub(super) fn release(&mut self, bytes: usize) {
-        let reserved = self.0.get_mut();
-        *reserved = reserved.saturating_sub(bytes);
+    pub(super) fn release(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Bytes reserved.
@@ -44,11 +66,13 @@ mod tests {
 
     #[test]
     fn refuses_a_table_over_the_limit_and_keeps_its_sum() {
-        let mut budget = TableBudget::default();
+        let budget = Arc::new(TableBudget::default());
         assert_eq!(budget.reserve(limits::TABLE_BYTES - 10), Ok(()));
         assert_eq!(budget.reserve(11), Err(Unresolved::OverLimit));
         assert_eq!(budget.bytes(), limits::TABLE_BYTES - 10);
         budget.release(100);
         assert_eq!((budget.reserve(11), budget.bytes()), (Ok(()), limits::TABLE_BYTES - 99));
+        drop(budget.hold(90).unwrap());
+        assert_eq!(budget.bytes(), limits::TABLE_BYTES - 99);
     }
 }

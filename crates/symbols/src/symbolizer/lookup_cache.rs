@@ -31,11 +31,6 @@ impl LookupCache {
         }
     }
 
-    /// Whether results of this DSO can be in the cache.
-    pub(super) fn can_keep(&self, dso: &Dso) -> bool {
-        self.key(dso).is_some()
-    }
-
     fn key(&self, dso: &Dso) -> Option<(&SymbolCache, BuildId)> {
         self.cache.as_ref().zip(dso.build_id).filter(|_| dso.kind == DsoKind::Elf)
     }
@@ -110,10 +105,10 @@ mod tests {
         let elsewhere = SymbolOptions { symfs: folder.path().into(), ..here.clone() };
         let elf = dso(DsoKind::Elf, Some(b"id"));
         let cache = LookupCache::new(&here);
-        assert!(cache.can_keep(&elf));
-        assert!(!cache.can_keep(&dso(DsoKind::Elf, None)));
-        assert!(!cache.can_keep(&dso(DsoKind::Kernel, Some(b"id"))));
-        assert!(!LookupCache::new(&elsewhere).can_keep(&elf));
+        assert!(cache.key(&elf).is_some());
+        assert!(cache.key(&dso(DsoKind::Elf, None)).is_none());
+        assert!(cache.key(&dso(DsoKind::Kernel, Some(b"id"))).is_none());
+        assert!(LookupCache::new(&elsewhere).key(&elf).is_none());
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub(crate) fn replay(
         by_cpu: true,
         code: CodeDetail::Stack,
         inline,
+        lines: inline,
         keeps_addresses: needed.addresses,
         marks_truncated: true,
         trace: needed.traces,

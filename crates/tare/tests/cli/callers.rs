@@ -202,10 +202,11 @@ const FRAME_POINTERS: [&str; 2] = ["-O0", "-fno-omit-frame-pointer"];
 #[test]
 fn a_caller_that_ends_in_a_call_has_its_own_name() {
     let folder = tempfile::tempdir().unwrap();
-    let mut flags = FRAME_POINTERS.to_vec();
-    flags.extend(["-falign-functions=1", "-fno-toplevel-reorder"]);
-    let Some(program) = compile(folder.path(), NEVER_RETURNS, "server", &flags) else { return };
-    for call_graph in ["fp", "dwarf"] {
+    let own = ["-falign-functions=1", "-fno-toplevel-reorder"];
+    let flags = [&FRAME_POINTERS[..], &own].concat();
+    for (call_graph, debug) in [("fp", &[][..]), ("dwarf", &[]), ("fp", &["-g"])] {
+        let flags = [&flags[..], debug].concat();
+        let Some(program) = compile(folder.path(), NEVER_RETURNS, "server", &flags) else { return };
         let Some(file) = record(folder.path(), call_graph, &[program.to_str().unwrap()]) else {
             return;
         };

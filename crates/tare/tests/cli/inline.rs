@@ -74,11 +74,13 @@ fn report_and_script_show_lines_and_inlined_functions_of_each_kind_of_debug_info
     ] {
         let Some(nested) = Nested::record(flags) else { return };
         let graph = "report --stdio --sort sym -g caller";
-        let text = nested.text(&format!("{graph} --no-inline --inline"));
-        for name in ["innermost (inlined)", "between (inlined)"] {
-            assert!(text.contains(name), "{flags:?} {name}: {text}");
+        for shown in ["", " --inline", " --no-inline --inline"] {
+            let text = nested.text(&format!("{graph}{shown}"));
+            for name in ["innermost (inlined)", "between (inlined)"] {
+                assert!(text.contains(name), "{flags:?}{shown} {name}: {text}");
+            }
         }
-        for none in ["", " --no-inline", " --inline --no-inline"] {
+        for none in [" --no-inline", " --inline --no-inline"] {
             let text = nested.text(&format!("{graph}{none}"));
             assert!(text.contains("outer") && !text.contains("inlined"), "{flags:?}{none}: {text}");
         }
@@ -94,7 +96,7 @@ fn report_and_script_show_lines_and_inlined_functions_of_each_kind_of_debug_info
             let share: f64 = row[0].trim_end_matches('%').parse().unwrap();
             assert!(share > 50.0 && row[1].ends_with(wanted), "{flags:?} {line}: {text}");
         }
-        let text = nested.text("script -F ip,sym,srcline --inline");
+        let text = nested.text("script -F ip,sym,srcline");
         let chain: Vec<&str> = text.lines().map(str::trim).collect();
         let at = chain.iter().position(|line| line.ends_with(" innermost")).expect("it is there");
         assert_eq!(chain[at + 1], "nested.c:4 (inlined)", "{flags:?} {text}");
@@ -165,7 +167,7 @@ fn the_interactive_report_has_lines_and_inlined_functions_too() {
     let file = nested.file.display().to_string();
     let report = format!("{} report -i {file} --no-children", tare.display());
     // The key opens all call graphs.
-    for (option, is_there) in [(" --inline", true), ("", false)] {
+    for (option, is_there) in [("", true), (" --no-inline", false)] {
         terminal.run(&format!("clear; {report}{option}"));
         terminal.wait_loaded();
         terminal.press(&["E"]);

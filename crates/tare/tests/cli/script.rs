@@ -112,17 +112,20 @@ pub(super) fn same(recording: &[&str], options: &[&str]) {
 
 /// The same assertion for an existing recording.
 pub(crate) fn same_file(path: &Path, recording: &[&str], options: &[&str]) {
-    let theirs = lines(Command::new("perf"), path, &[options, &["--no-inline"]].concat());
-    same_lines(&lines(tare(), path, options), &theirs, recording, options);
+    // perf's inlined functions are those of addr2line, which it starts for each address.
+    let without_inlined = [options, &["--no-inline"]].concat();
+    let [ours, theirs] = [tare(), Command::new("perf")].map(|it| lines(it, path, &without_inlined));
+    same_lines(&ours, &theirs, recording, options);
 }
 
 /// The same assertion for a stream, and for a stream saved as a file.
 fn same_stream(recording: &[&str]) {
     let Some(recorded) = record_stream(recording) else { return };
-    let theirs = lines_of_stream(Command::new("perf"), &recorded.path, &["--no-inline"]);
-    let ours = lines_of_stream(tare(), &recorded.path, &[]);
-    same_lines(&ours, &theirs, recording, &[]);
-    assert_eq!(lines(tare(), &recorded.path, &[]), ours);
+    let options = ["--no-inline"];
+    let theirs = lines_of_stream(Command::new("perf"), &recorded.path, &options);
+    let ours = lines_of_stream(tare(), &recorded.path, &options);
+    same_lines(&ours, &theirs, recording, &options);
+    assert_eq!(lines(tare(), &recorded.path, &options), ours);
 }
 
 /// Removes perf's callers from the first return address on that isn't in code: tare ends the chain
@@ -271,8 +274,8 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
             })
             .collect()
     };
-    let theirs = stacks(lines(Command::new("perf"), &recorded.path, &["--no-inline"]));
-    let ours = stacks(lines(tare(), &recorded.path, &[]));
+    let [theirs, ours] = [Command::new("perf"), tare()]
+        .map(|it| stacks(lines(it, &recorded.path, &["--no-inline"])));
     assert_eq!(ours.len(), theirs.len());
     // perf skips frames of the dynamic linker and of some libraries, and misreads a return address
     // in 3% to 5% of the stacks.

@@ -6,11 +6,11 @@ options! {
     /// Inlined functions.
     #[derive(Clone, Debug, clap::Args)]
     pub struct InlineArgs {
-        /// Show inlined functions as frames in call chains (needs debug info)
+        /// Show inlined functions as frames in call chains; their debug info may come from debuginfod servers
         #[arg(long, overrides_with = "no_inline")]
         pub inline: bool,
 
-        /// Don't look up inlined functions (default)
+        /// Don't look up inlined functions
         #[arg(long, overrides_with = "inline")]
         pub no_inline: bool,
     }

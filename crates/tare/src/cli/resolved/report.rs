@@ -7,6 +7,7 @@ use tare_format::file::features::GroupDesc;
 use tare_profile::{Detail, Filter, Order, SortKey};
 use tare_render::{Column, EventGroup, Graph, Layout, TableView};
 use tare_replay::{CodeDetail, ProfileOptions};
+use tare_symbols::SymbolOptions;
 
 use super::report_columns::is_of_lines;
 pub use super::report_columns::{Columns, RecordingTraits};
@@ -85,14 +86,20 @@ impl ReportOptions {
     /// Returns the options of summing.
     #[must_use]
     pub fn profile(&self, code: CodeDetail, recorded: RecordingTraits) -> ProfileOptions {
+        let lines = self.columns.shown(recorded).any(is_of_lines);
+        let symbols = &self.summed.symbols;
         ProfileOptions {
             by_cpu: self.columns.has_named(Column::Key(SortKey::Cpu)),
             code,
-            lines: self.columns.shown(recorded).any(is_of_lines),
+            lines,
             inline: self.summed.inline && code == CodeDetail::Stack,
             trace: self.columns.show_trace(recorded),
             details: self.details(recorded),
             keeps_callers: self.order(recorded) == Some(Order::Caller),
+            symbols: SymbolOptions {
+                lines_from_servers: symbols.lines_from_servers || lines,
+                ..symbols.clone()
+            },
             ..self.summed.clone()
         }
     }

@@ -4,6 +4,7 @@ use regex_lite::Regex;
 use tare_profile::Filter;
 use tare_render::Layout;
 use tare_replay::ProfileOptions;
+use tare_symbols::SymbolOptions;
 use tare_trace::parse_nanoseconds;
 
 use super::events::event_switch;
@@ -230,10 +231,13 @@ pub(super) fn summed(raw: raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
     Ok(ProfileOptions {
         time: script::times(raw.filters.tasks.range.time.as_deref())?,
         cpus: script::cpus(raw.filters.tasks.range.cpu.as_deref())?,
-        inline: raw.calls.inline.inline,
+        inline: !raw.calls.inline.no_inline,
         include_self: raw.filters.own.include_self,
         exact: raw.keys.weight == raw::SampleWeight::Exact,
-        symbols: symbols::resolve(raw.symbol_search),
+        symbols: SymbolOptions {
+            lines_from_servers: raw.calls.inline.inline,
+            ..symbols::resolve(raw.symbol_search)
+        },
         time_quantum_ns: quantum_ns,
         nanoseconds: raw.layout.precision.ns,
         branches: raw.keys.branch_stack,

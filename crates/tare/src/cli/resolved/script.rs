@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tare_annotate::SourceRoot;
 use tare_kernel::calendar_time::CalendarTime;
-use tare_render::script::Selection;
+use tare_render::script::{Fields, Selection};
 use tare_replay::{SampleFilterOptions, TimeRanges};
 use tare_script::{PrintedRecords, ScriptOptions, TimeBase};
 use tare_symbols::SymbolOptions;
@@ -74,6 +74,7 @@ impl Script {
             bpf: raw.show_bpf_events,
             text_pokes: raw.show_text_poke_events,
         };
+        let lines_from_servers = raw.inline.inline || selection.has_asked(Fields::OF_FILES);
         let options = ScriptOptions {
             selection,
             nanoseconds: raw.precision.ns,
@@ -84,7 +85,7 @@ impl Script {
             },
             local_time: Some(local_time),
             callchains: !raw.hide_call_graph,
-            inline: raw.inline.inline,
+            inline: !raw.inline.no_inline,
             full_source_paths: raw.precision.full_source_path,
             // Known once the recording is open.
             sources: SourceRoot::default(),
@@ -98,7 +99,10 @@ impl Script {
             options,
             filter,
             per_event_dump: raw.per_event_dump,
-            symbols: symbols::resolve(raw.symbol_search.clone()),
+            symbols: SymbolOptions {
+                lines_from_servers,
+                ..symbols::resolve(raw.symbol_search.clone())
+            },
             output: output(raw),
         })
     }
