@@ -79,21 +79,23 @@ struct {
 	__uint(max_entries, 16 << 20);
 } ring SEC(".maps");
 
-/* Stacks without room. */
+#define MISSING 0    /* stacks without room */
+#define COPIES 1     /* other stacks */
+#define COPYING_NS 2 /* time that copying these took */
+#define COUNTS 3
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, COUNTS);
 	__type(key, __u32);
 	__type(value, __u64);
-} missing SEC(".maps");
+} counts SEC(".maps");
 
-static __always_inline void miss(void)
+static __always_inline void count(__u32 which, __u64 number)
 {
-	__u32 zero = 0;
-	__u64 *stacks = bpf_map_lookup_elem(&missing, &zero);
+	__u64 *of = bpf_map_lookup_elem(&counts, &which);
 
-	if (stacks)
-		*stacks += 1;
+	if (of)
+		*of += number;
 }
 
 static __always_inline __u64 thread_pointer(struct task_struct___deep *task)
@@ -154,7 +156,7 @@ static long copy_page(__u32 index, struct copying *at)
 	}
 	piece = bpf_ringbuf_reserve(&ring, sizeof(*piece), 0);
 	if (!piece) {
-		miss();
+		count(MISSING, 1);
 		return 1;
 	}
 	piece->kind = RECORD_STACK_PIECE;
@@ -206,11 +208,13 @@ int copy_rest(void *ctx)
 	room = at.end - at.page;
 	free = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) - bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 	if (free < room + room / 32 + 2 * sizeof(struct piece)) {
-		miss();
+		count(MISSING, 1);
 		return 1;
 	}
 	at.time = bpf_ktime_get_ns();
 	at.pid_tid = bpf_get_current_pid_tgid();
 	bpf_loop(MOST / PAGE + 1, copy_page, &at, 0);
+	count(COPIES, 1);
+	count(COPYING_NS, bpf_ktime_get_ns() - at.time);
 	return 1;
 }

@@ -445,6 +445,8 @@ impl LiveUnwinder {
             copied_bytes: 0,
             copies_lack: None,
             copies_missed: 0,
+            copies: 0,
+            copies_ns: 0,
             off_cpu: self.waits.reach,
         }
     }

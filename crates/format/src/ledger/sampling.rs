@@ -90,7 +90,9 @@ impl SamplingCost {
         let known =
             || ledger.events.iter().filter_map(|event| Some((event, event.sample_cost.as_ref()?)));
         known().next()?;
-        let mut samples_ns = Estimate::exact(0.0);
+        // Measured, and not part of a sample's own cost.
+        let copies_ns = ledger.unwound.as_ref().map_or(0, |unwound| unwound.copies_ns);
+        let mut samples_ns = Estimate::exact(copies_ns as f64);
         for (event, cost) in known() {
             // Lost samples are assumed to cost as much as the others.
             let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;

@@ -26,6 +26,10 @@ pub struct UnwoundChains {
     pub copies_lack: Option<String>,
     /// Number of deep stacks that weren't copied, because the ring buffer for them lacked room.
     pub copies_missed: u64,
+    /// Number of deep stacks that BPF programs copied.
+    pub copies: u64,
+    /// Time that these copies took from the sampled tasks, in nanoseconds.
+    pub copies_ns: u64,
     /// The user stacks of off-CPU time.
     pub off_cpu: OffCpuReach,
 }
@@ -76,6 +80,8 @@ impl UnwoundChains {
             copied_bytes: self.copied_bytes.max(next.copied_bytes),
             copies_lack: self.copies_lack.clone().or_else(|| next.copies_lack.clone()),
             copies_missed: self.copies_missed + next.copies_missed,
+            copies: self.copies + next.copies,
+            copies_ns: self.copies_ns + next.copies_ns,
             off_cpu: OffCpuReach {
                 ns: self.off_cpu.ns + next.off_cpu.ns,
                 whole_ns: self.off_cpu.whole_ns + next.off_cpu.whole_ns,

@@ -38,10 +38,33 @@ impl DeepStackSlot {
     }
 }
 
+/// What the program has copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeepStackCounts {
+    /// Number of deep stacks that weren't copied, because the ring buffer lacked room.
+    pub missing: u64,
+    /// Number of the other deep stacks.
+    pub copies: u64,
+    /// Time that copying these took, in nanoseconds.
+    pub copying_ns: u64,
+}
+
+impl DeepStackCounts {
+    /// Returns what was counted since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            missing: self.missing.saturating_sub(before.missing),
+            copies: self.copies.saturating_sub(before.copies),
+            copying_ns: self.copying_ns.saturating_sub(before.copying_ns),
+        }
+    }
+}
+
 /// A program that copies the rest of deep stacks, until its [`DeepStackSlot`] is dropped.
 pub struct DeepStacks {
     ring: PieceRing,
-    missing: PerCpuArray<MapData, u64>,
+    counts: PerCpuArray<MapData, u64>,
 }
 
 /// The ring buffer. Mapped memory counts as this process's, so it is mapped when the first piece is
@@ -89,6 +112,10 @@ impl std::fmt::Debug for DeepStacks {
 }
 
 impl DeepStacks {
+    /// Bytes that the copy in a sample has in any case. A sample has at most 64 KiB, and its other
+    /// fields, such as the kernel's call chain, take some of them.
+    pub const SURE_BYTES: u32 = 56 << 10;
+
     /// Most bytes of a stack that are copied, from the stack pointer on.
     pub const MOST_BYTES: u64 = 1 << 20;
 
@@ -101,9 +128,9 @@ impl DeepStacks {
         let mut loaded =
             PerfEventObject::load(object::DEEP, PROGRAM, &constants, &[("ring", RING_BYTES)])?;
         let ring = PieceRing::Unmapped(loaded.take_map("ring")?);
-        let missing = PerCpuArray::try_from(Map::PerCpuArray(loaded.take_map("missing")?))?;
+        let counts = PerCpuArray::try_from(Map::PerCpuArray(loaded.take_map("counts")?))?;
         slot.0.set(loaded.program())?;
-        Ok(Self { ring, missing })
+        Ok(Self { ring, counts })
     }
 
     /// Returns the descriptor that becomes readable when a quarter of the ring buffer is full;
@@ -126,17 +153,21 @@ impl DeepStacks {
         }
     }
 
-    /// Returns the number of stacks without room so far.
+    /// Returns the counts so far.
     ///
     /// # Errors
     /// Fails if the kernel's map can't be read.
-    pub fn missing(&self) -> Result<u64, BpfError> {
-        Ok(self.missing.get(&0, 0)?.iter().sum())
+    pub fn counts(&self) -> Result<DeepStackCounts, BpfError> {
+        let count =
+            |index: u32| -> Result<u64, BpfError> { Ok(self.counts.get(&index, 0)?.iter().sum()) };
+        Ok(DeepStackCounts { missing: count(0)?, copies: count(1)?, copying_ns: count(2)? })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use tare_format::Endian;
     use tare_format::abi::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
     use tare_format::abi::{Attr, Sampling};
@@ -191,5 +222,9 @@ mod tests {
         assert!(addresses.windows(2).all(|pair| pair[1] == pair[0] + 4096), "{addresses:x?}");
         assert!(addresses.len() >= 20, "{addresses:x?}");
         assert!(pieces.iter().all(|piece| piece.bytes.len() == 4096 && piece.pid != 0));
+        let times: HashSet<_> = pieces.iter().map(|piece| piece.time_ns).collect();
+        let counts = deep.counts().unwrap();
+        assert_eq!((counts.copies, counts.missing), (times.len() as u64, 0));
+        assert!(counts.copying_ns > 0);
     }
 }

@@ -29,7 +29,7 @@ pub use calls::{
     CallBeginning, CallRecord, Calls, Chunk, ChunkPart, FileDescription, RESULT, SECOND,
     SignalFate, TaskEvent, chunks,
 };
-pub use deep::{DeepStackSlot, DeepStacks};
+pub use deep::{DeepStackCounts, DeepStackSlot, DeepStacks};
 pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};

@@ -10,6 +10,7 @@ use tare_format::abi::bindings::{
 };
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling};
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample};
+use tare_kernel::bpf::{DeepStackSlot, DeepStacks};
 use tare_kernel::open::{EventFile, EventTarget, Kernel};
 use tare_kernel::ring::{Ring, RingError};
 
@@ -93,6 +94,8 @@ pub struct Sampler {
     /// `None` at 0 Hz, where the event only counts.
     ring: Option<Ring>,
     layout: Layout,
+    /// Runs before each sample, as in recordings.
+    deep: Option<DeepStackProgram>,
     /// The event's enabled time when the ring buffer was last drained.
     on_ns_before: u64,
 }
@@ -131,8 +134,11 @@ impl Sampler {
         let file = kernel.open(&attr, EventTarget::TaskOnCpu(0, cpu), None).map_err(refused)?;
         let ring = (hz > 0).then(|| Ring::map(&*file, bytes)).transpose();
         let ring = ring.map_err(|error| SamplerError::Ring { event: event.name.clone(), error })?;
+        let is_copied = hz > 0 && call_graph == CallGraph::Auto;
+        let deep = if is_copied { copy_deep_stacks(kernel, &*file) } else { None };
         Ok(Self {
             name: event.name.clone(),
+            deep,
             file,
             ring,
             layout: Layout::from(&attr),
@@ -176,6 +182,7 @@ impl Sampler {
         let on_ns = self.on_ns();
         delivered.on_ns = on_ns.saturating_sub(self.on_ns_before);
         self.on_ns_before = on_ns;
+        self.deep.iter_mut().for_each(|deep| deep.program.drain(&mut Vec::new()));
         if let Some(ring) = &mut self.ring {
             drain(ring, |record| delivered.add_record(record, &layout));
         }
@@ -201,6 +208,23 @@ impl DeliveredSamples {
             _ => {}
         }
     }
+}
+
+/// The program that copies deep stacks.
+#[derive(Debug)]
+struct DeepStackProgram {
+    program: DeepStacks,
+    /// Where the event runs it, until this is dropped.
+    _slot: DeepStackSlot,
+}
+
+/// Loads the program that copies deep stacks for an event. `None` if it can't be loaded: recordings
+/// lack it then, too.
+fn copy_deep_stacks(kernel: &dyn Kernel, event: &dyn EventFile) -> Option<DeepStackProgram> {
+    let slot = kernel.deep_stacks().ok()?;
+    event.run_program(slot.program()).ok()?;
+    let program = DeepStacks::load(&slot, DeepStacks::SURE_BYTES).ok()?;
+    Some(DeepStackProgram { program, _slot: slot })
 }
 
 /// Drains a ring buffer, and passes each record to `each`.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tare_format::file::writer::{BuildId, FINISHED_ROUND};
-use tare_kernel::bpf::DeepStacks;
+use tare_kernel::bpf::{DeepStackCounts, DeepStacks};
 use tare_kernel::host::Host;
 use tare_kernel::ring::Batch;
 
@@ -348,15 +348,24 @@ impl SharedOutput {
             stats: appended.take(),
         };
         let rings = rings.iter_mut().map(stats).collect();
-        // If the map can't be read, none is known.
-        let missed_copies = deep.as_ref().map_or(0, |deep| deep.missing().unwrap_or(0));
-        end(&mut path.output, FileStats { rings, forgotten, forgotten_losses, missed_copies })
+        let deep = count_copies(deep.as_ref());
+        end(&mut path.output, FileStats { rings, forgotten, forgotten_losses, deep })
+    }
+
+    /// Returns the counts of the program that copies deep stacks.
+    pub(crate) fn deep_stack_counts(&self) -> DeepStackCounts {
+        count_copies(self.lock().deep.as_ref())
     }
 
     /// Returns the output, once no reader is left.
     pub(crate) fn into_output(self) -> Output {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).path.output
     }
+}
+
+/// Returns a program's counts: zeros if its map can't be read.
+fn count_copies(deep: Option<&DeepStacks>) -> DeepStackCounts {
+    deep.and_then(|deep| deep.counts().ok()).unwrap_or_default()
 }
 
 /// How a pass over the rings ended.

@@ -1,6 +1,7 @@
 //! Counts of a ring's records: since the recording began, and by file.
 
 use std::collections::BTreeMap;
+use tare_kernel::bpf::DeepStackCounts;
 
 /// Samples of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,8 +110,8 @@ pub(crate) struct FileStats {
     pub(crate) forgotten: Stats,
     /// Records lost before the kept period, by CPU (`None`: CPU unknown).
     pub(crate) forgotten_losses: BTreeMap<Option<u32>, u64>,
-    /// Number of deep stacks that weren't copied so far, also in earlier files.
-    pub(crate) missed_copies: u64,
+    /// Counts of the program that copies deep stacks so far, also in earlier files.
+    pub(crate) deep: DeepStackCounts,
 }
 
 /// Counts of a ring's records that were appended to the output or to the flight recorder.

@@ -34,11 +34,13 @@ impl Recording {
         let costs = known.filter_map(|(seen, cost)| {
             Some(cost.as_ref()?.total_us(seen.samples as f64, seen.in_kernel as f64))
         });
-        costs.reduce(|sum, cost| Estimate {
+        let sum = |sum: Estimate, cost: Estimate| Estimate {
             value: sum.value + cost.value,
             low: sum.low + cost.low,
             high: sum.high + cost.high,
-        })
+        };
+        let copying_ns = self.capture.shared.deep_stack_counts().copying_ns;
+        costs.reduce(sum).map(|cost| sum(cost, Estimate::exact(copying_ns as f64 / 1e3)))
     }
 
     /// Measures the cost of samples if it is only estimated for this host. Calls `measure` with the

@@ -31,10 +31,6 @@ use crate::output::Output;
 use crate::plan::RecordPlan;
 use crate::session::RecordSession;
 
-/// Bytes that a copy has in any case. A sample has at most 64 KiB, and its other fields, such as the
-/// kernel's call chain, take some of them.
-const SURE_BYTES: u32 = 56 << 10;
-
 /// Time from the start to loading. A command that ends sooner doesn't share its CPUs with the load.
 const LOAD_AFTER: Duration = Duration::from_millis(10);
 
@@ -154,7 +150,7 @@ fn copied_bytes(session: &RecordSession, output: &Output) -> Option<u32> {
     let is_wanted = output.so_far().unwound.is_some()
         && options.rings.keep == Keep::All
         && options.sampling.clock == Some(ClockId::Monotonic as i32);
-    is_wanted.then(|| copied.min(SURE_BYTES))
+    is_wanted.then(|| copied.min(DeepStacks::SURE_BYTES))
 }
 
 /// Notes in the ledger how much of a stack will be copied, and that this hasn't begun; or why it

@@ -8,6 +8,7 @@ use tare_format::file::writer::{Description, Feature};
 use tare_format::ledger::{
     Command, Cost, LateClock, Ledger, LedgerEvent, Loss, Output, Rings, UnwoundChains,
 };
+use tare_kernel::bpf::DeepStackCounts;
 use tare_kernel::cgroup::CpuTime;
 
 use super::{Counts, Recording};
@@ -35,7 +36,7 @@ pub(super) struct Baseline {
     wake_ups: u64,
     system_calls: u64,
     /// Deep stacks that weren't copied.
-    missed_copies: u64,
+    deep: DeepStackCounts,
 }
 
 impl Recording {
@@ -58,12 +59,12 @@ impl Recording {
             cpu_ns: until_ns,
             wake_ups: wake_ups + of_readers,
             system_calls: system_calls + of_readers + so_far.system_calls,
-            missed_copies: of.missed_copies,
+            deep: of.deep,
         };
         let before = &self.account.before;
         let started_ns =
             if before.cpu_ns == 0 { self.account.enabled.started_cpu_ns } else { before.cpu_ns };
-        let missed_copies = now.missed_copies.saturating_sub(before.missed_copies);
+        let deep = now.deep.since(&before.deep);
         let mut ledger = Ledger {
             finished: true,
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
@@ -76,7 +77,7 @@ impl Recording {
             output: taken_records(&of.rings),
             rings: rings(&of.rings, self.session.options.rings.flush_interval),
             stopped: self.state.stop_reason(),
-            unwound: so_far.unwound.clone().map(|unwound| self.with_copies(unwound, missed_copies)),
+            unwound: so_far.unwound.clone().map(|unwound| self.with_copies(unwound, deep)),
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
@@ -103,11 +104,12 @@ impl Recording {
         ledger
     }
 
-    /// Adds how much of a stack is copied, and how many stacks weren't.
-    fn with_copies(&self, unwound: UnwoundChains, copies_missed: u64) -> UnwoundChains {
+    /// Adds how much of a stack is copied, how many stacks weren't, and what copying took.
+    fn with_copies(&self, unwound: UnwoundChains, deep: DeepStackCounts) -> UnwoundChains {
         let noted = self.account.ledger.unwound.clone().unwrap_or_default();
         let UnwoundChains { copied_bytes, copies_lack, .. } = noted;
-        UnwoundChains { copied_bytes, copies_lack, copies_missed, ..unwound }
+        let DeepStackCounts { missing: copies_missed, copies, copying_ns: copies_ns } = deep;
+        UnwoundChains { copied_bytes, copies_lack, copies_missed, copies, copies_ns, ..unwound }
     }
 
     /// Returns the late clocks of the current file, none if it ended early: it then doesn't hold all
@@ -322,7 +324,7 @@ mod tests {
             rings: vec![ring(0, 4), ring(1, 43), ring(1, 100)],
             forgotten: Stats { last_ns: Some(3), ..Stats::default() },
             forgotten_losses: [(Some(1), 50), (None, 2)].into(),
-            missed_copies: 0,
+            deep: DeepStackCounts::default(),
         };
         let loss = |cpu, records, from_ns| Loss { cpu, records, from_ns, to_ns: Some(5) };
         assert_eq!(losses(&seen), [loss(0, 2, Some(3)), loss(1, 93, Some(3))]);

@@ -32,7 +32,7 @@ pub(super) struct RateControl {
     recorded: Duration,
     recorder_ns: u64,
     throttled: u64,
-    by_event: Vec<SampleCounts>,
+    samples: SeenSamples,
     changes: u64,
     floor: Duration,
     /// How long events must have been enabled before measurements count.
@@ -70,7 +70,7 @@ impl RateControl {
             recorded,
             recorder_ns: 0,
             throttled: 0,
-            by_event: Vec::new(),
+            samples: SeenSamples::default(),
             changes: 0,
             floor,
             start_up: Duration::ZERO,
@@ -78,12 +78,14 @@ impl RateControl {
     }
 
     /// Returns the cost of samples since the last observation.
-    fn samples(&mut self, now: Vec<SampleCounts>, costs: &[Option<SampleCost>]) -> SamplesCost {
-        let before = std::mem::replace(&mut self.by_event, now);
-        let mut cost = SamplesCost::default();
-        for (event, (now, sample)) in self.by_event.iter().zip(costs).enumerate() {
+    fn samples(&mut self, now: SeenSamples, costs: &[Option<SampleCost>]) -> SamplesCost {
+        let before = std::mem::replace(&mut self.samples, now);
+        let now = &self.samples;
+        let copying_ns = now.copying_ns.saturating_sub(before.copying_ns);
+        let mut cost = SamplesCost { all: copying_ns as f64 / 1e3, ..SamplesCost::default() };
+        for (event, (now, sample)) in now.by_event.iter().zip(costs).enumerate() {
             let Some(sample) = sample else { continue };
-            let seen = now.since(before.get(event).unwrap_or(&SampleCounts::default()));
+            let seen = now.since(before.by_event.get(event).unwrap_or(&SampleCounts::default()));
             cost.of_loops += sample.total_us(seen.samples as f64, 0.0).high;
             cost.all += sample.total_us(seen.samples as f64, seen.in_kernel as f64).high;
         }
@@ -93,6 +95,14 @@ impl RateControl {
     fn hz(&self) -> Vec<u64> {
         rates_at(&self.rates, self.controller.step())
     }
+}
+
+/// Counts of the samples so far.
+#[derive(Debug, Default)]
+struct SeenSamples {
+    by_event: Vec<SampleCounts>,
+    /// Time in which programs copied deep stacks, in nanoseconds.
+    copying_ns: u64,
 }
 
 /// A sampling frequency that the budget doesn't allow.
@@ -136,13 +146,17 @@ impl Recording {
         // CPU time before events were first enabled doesn't count.
         let cpu_ns = self.session.backend.clock.cpu_ns();
         let recorder_ns = cpu_ns.saturating_sub(self.account.enabled.started_cpu_ns);
+        let samples = SeenSamples {
+            by_event: self.capture.shared.samples(),
+            copying_ns: self.capture.shared.deep_stack_counts().copying_ns,
+        };
         let seen = Observation {
             enabled: recorded.saturating_sub(control.recorded),
             recorder: Duration::from_nanos(recorder_ns.saturating_sub(control.recorder_ns)),
             throttled: throttled.saturating_sub(control.throttled),
             is_behind: self.capture.shared.with_output(|output| output.so_far().unwinding_bytes)
                 >= LATE_BYTES,
-            samples: control.samples(self.capture.shared.samples(), self.session.sample_costs()),
+            samples: control.samples(samples, self.session.sample_costs()),
         };
         let is_start_up = recorded < control.start_up;
         let changed = !is_start_up && control.controller.observe(seen);

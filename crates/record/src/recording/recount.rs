@@ -120,7 +120,7 @@ mod tests {
             rings: vec![ring(0), ring(3), ring(3)],
             forgotten: Stats { bytes: 1, ..Stats::default() },
             forgotten_losses: [(None, 8)].into(),
-            missed_copies: 0,
+            deep: tare_kernel::bpf::DeepStackCounts::default(),
         };
         replace(&mut stats, &mut FileCounts { samples, others });
         let lost = |ring: &RingStats| ring.stats.lost.map(|lost| lost.records);

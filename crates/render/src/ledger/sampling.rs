@@ -1,6 +1,8 @@
 //! The overhead of sampling for the sampled tasks.
 
-use tare_format::ledger::{Ledger, LedgerEvent, ShareOf};
+use tare_format::ledger::{Ledger, LedgerEvent, ShareOf, UnwoundChains};
+
+use crate::plural::count;
 
 /// Formats the overhead and the time that it is a share of.
 pub(super) fn amount(ledger: &Ledger) -> Option<String> {
@@ -39,7 +41,11 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
         };
         Some(format!("{} {:.1} us per sample{more}, {}", event.name, cost.us.value, cost.source))
     };
-    let costs: Vec<String> = ledger.events.iter().filter_map(one).collect();
+    let mut costs: Vec<String> = ledger.events.iter().filter_map(one).collect();
+    let copied = ledger.unwound.as_ref().filter(|unwound| unwound.copies > 0);
+    costs.extend(copied.map(|UnwoundChains { copies, copies_ns, .. }| {
+        format!("{} copied in {:.1} ms", count(*copies, "deep stack"), *copies_ns as f64 / 1e6)
+    }));
     let recorder = format!("recorder {:.1} ms", cost.recorder_ns as f64 / 1e6);
     Some(format!("overhead without start and exit: {recorder}; {}", costs.join("; ")))
 }
@@ -127,6 +133,17 @@ mod tests {
         assert!(line(&ledger).unwrap().contains(
             "cpu-clock 5.0 us per sample (2 times that for the 50% in the kernel), an estimate"
         ));
+    }
+
+    #[test]
+    fn copies_of_deep_stacks_are_part_of_the_cost() {
+        let mut ledger = ledger(false);
+        let copies = UnwoundChains { copies: 20, copies_ns: 1_000_000, ..UnwoundChains::default() };
+        ledger.unwound = Some(copies);
+        ledger.sampling = SamplingCost::new(&ledger, ShareOf::Command, 2);
+        let samples_ns = ledger.sampling.as_ref().unwrap().samples_ns;
+        assert!((samples_ns.value - 6_000_000.0).abs() < 1.0, "{samples_ns:?}");
+        assert!(line(&ledger).unwrap().ends_with("; 20 deep stacks copied in 1.0 ms"));
     }
 
     #[test]

@@ -533,6 +533,11 @@ fn stacks_of_up_to_1_mib_are_whole_and_deeper_ones_are_truncated_and_named() {
             return println!("skipped: {}", unwound["copies_lack"]);
         }
         assert_eq!(unwound["copies_lack"], serde_json::Value::Null);
+        // Their time is part of the overhead.
+        let copies_ns = unwound["copies_ns"].as_f64().unwrap();
+        let samples_ns = &document(&report)["ledger"]["sampling"]["samples_ns"]["value"];
+        assert!(unwound["copies"].as_u64().unwrap() >= 10 && copies_ns > 0.0, "{unwound}");
+        assert!(samples_ns.as_f64().unwrap() > copies_ns, "{samples_ns} {unwound}");
         let chains = chains_of_spin(&place.file());
         assert!(chains.len() >= 5, "{words:?}: {chains:?}");
         let export = ["export", "--format", "folded", "-o", "-", "-i"];
