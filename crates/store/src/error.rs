@@ -30,6 +30,19 @@ pub enum StoreError {
     /// Another program holds the lock of the store.
     #[error("{path}: another program is writing or compacting this store", path = .0.display())]
     Locked(PathBuf),
+    /// A URL doesn't name a bucket.
+    #[error("'{0}' isn't a bucket: write s3://BUCKET or s3://BUCKET/PREFIX")]
+    #[cfg(feature = "s3")]
+    Url(String),
+    /// A bucket can't be read or written.
+    #[error("{object}: {source}")]
+    #[cfg(feature = "s3")]
+    Bucket {
+        /// The object, or the bucket.
+        object: String,
+        /// The reason.
+        source: Box<object_store::Error>,
+    },
     /// A window ends before it starts, or its times are outside the years 1970 to 9999.
     #[error("a window from {start_us} to {end_us} (microseconds since 1970) isn't valid")]
     Window {

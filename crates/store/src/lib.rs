@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod block_codes;
+#[cfg(feature = "s3")]
+mod bucket;
 mod column_cursor;
 mod compaction;
 mod error;
@@ -28,6 +30,8 @@ mod table_writer;
 mod tests;
 mod texts;
 
+#[cfg(feature = "s3")]
+pub use bucket::{Bucket, BucketCredentials, BucketOptions, Transfer};
 pub use column_cursor::TextDictionary;
 pub use compaction::Compaction;
 pub use error::StoreError;

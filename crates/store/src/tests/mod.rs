@@ -1,5 +1,7 @@
 //! Tests of a whole store.
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod compaction;
 mod limits;
 mod reading;
