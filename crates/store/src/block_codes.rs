@@ -1,6 +1,7 @@
 //! Numbers of texts across files.
 
 use crate::row_cursor::RowCursor;
+use crate::rows::{ColumnValues, Rows};
 use crate::texts::TextTable;
 
 /// The numbers that a table gave to the texts of a row group, by column.
@@ -41,5 +42,21 @@ impl BlockCodes {
             known[code] = text.map_or(0, |text| texts.intern_bytes(text).code());
         }
         known[code]
+    }
+
+    /// Appends a row of a file, whose texts get numbers in `texts`.
+    pub(crate) fn push_row(
+        &mut self,
+        cursor: &RowCursor,
+        row: usize,
+        rows: &mut Rows,
+        texts: &mut TextTable,
+    ) {
+        for column in 0..rows.columns() {
+            match rows.column_mut(column) {
+                ColumnValues::Ints(values) => values.push(cursor.rows().int(column, row)),
+                ColumnValues::Codes(codes) => codes.push(self.get(cursor, column, row, texts)),
+            }
+        }
     }
 }

@@ -15,6 +15,10 @@ use crate::store::Store;
 use crate::table_file::TableFile;
 use crate::table_writer::Effort;
 
+/// The order in which a replaced segment is removed. Frames are last: recovery removes frames that
+/// are alone.
+pub(crate) const INPUT_ORDER: [&TableDefinition; 3] = [&SAMPLES, &SEGMENTS, &FRAMES];
+
 /// Most inputs of a merge. Each takes a descriptor.
 const MAX_INPUTS: usize = 256;
 
@@ -78,8 +82,11 @@ impl Store {
     }
 
     /// Removes inputs of compactions that died before they did.
-    fn remove_replaced(&self, folders: &mut Vec<std::path::PathBuf>) -> Result<(), StoreError> {
-        for table in [&SAMPLES, &SEGMENTS, &FRAMES] {
+    pub(crate) fn remove_replaced(
+        &self,
+        folders: &mut Vec<std::path::PathBuf>,
+    ) -> Result<(), StoreError> {
+        for table in INPUT_ORDER {
             let mut files = list(self.folder(), table)?;
             files.retain(|file| !file.is_temporary);
             let replaced = replaced(&files, table)?;
@@ -183,8 +190,7 @@ impl Store {
         compaction.bytes_written += files.publish()?;
         compaction.inputs += inputs.len() as u64;
         compaction.outputs += 1;
-        // Frames are removed last: recovery removes frames that are alone.
-        for table in [&SAMPLES, &SEGMENTS, &FRAMES] {
+        for table in INPUT_ORDER {
             for input in inputs {
                 let paths = FilePaths::new(self.folder(), input, table);
                 self.folder().remove_file(&paths.last)?;

@@ -24,6 +24,7 @@ mod segment;
 mod segment_scan;
 mod stack_table;
 mod store;
+mod symbolize;
 mod table_file;
 mod table_writer;
 #[cfg(test)]
@@ -47,4 +48,5 @@ pub use segment::{
 pub use segment_scan::SegmentSummary;
 pub use stack_table::{StackTable, StoredFrame};
 pub use store::{Store, StoreOptions, WriteSize};
+pub use symbolize::{FrameName, Symbolization, UnnamedFrame};
 pub use texts::{MAX_TEXT_BYTES, TextId};

@@ -8,7 +8,7 @@ use parquet::errors::ParquetError;
 use crate::block_codes::BlockCodes;
 use crate::column_cursor::PageDecoder;
 use crate::row_cursor::RowCursor;
-use crate::rows::{ColumnValues, NULL_INT, Rows};
+use crate::rows::{NULL_INT, Rows};
 use crate::schema::{ColumnKind, FRAMES, FrameColumn, TableDefinition};
 use crate::segment::MAX_STACK_FRAMES;
 use crate::table_file::TableFile;
@@ -204,14 +204,7 @@ impl Merge {
     /// Appends the least row.
     fn push_row(&mut self) {
         let MergeInput { cursor, codes, row, .. } = &mut self.inputs[0];
-        for column in 0..self.table.columns.len() {
-            match self.rows.column_mut(column) {
-                ColumnValues::Ints(values) => values.push(cursor.rows().int(column, *row)),
-                ColumnValues::Codes(values) => {
-                    values.push(codes.get(cursor, column, *row, &mut self.texts));
-                }
-            }
-        }
+        codes.push_row(cursor, *row, &mut self.rows, &mut self.texts);
     }
 
     /// Orders frames of one place as `docs/store.md` does.

@@ -91,8 +91,24 @@ impl Rows {
         }
     }
 
+    pub(crate) fn set_int(&mut self, column: usize, row: usize, value: i64) {
+        if let ColumnValues::Ints(values) = &mut self.columns[column] {
+            values[row] = value;
+        }
+    }
+
+    pub(crate) fn set_code(&mut self, column: usize, row: usize, code: u32) {
+        if let ColumnValues::Codes(codes) = &mut self.columns[column] {
+            codes[row] = code;
+        }
+    }
+
     pub(crate) fn column(&self, column: usize) -> &ColumnValues {
         &self.columns[column]
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns.len()
     }
 
     pub(crate) fn column_mut(&mut self, column: usize) -> &mut ColumnValues {

@@ -5,6 +5,7 @@ mod bucket;
 mod compaction;
 mod limits;
 mod reading;
+mod symbolize;
 mod writing;
 
 use std::collections::BTreeMap;
