@@ -63,22 +63,28 @@ impl Store {
     ///
     /// # Errors
     /// Fails if another program compacts, a file can't be read, or one can't be written. What was
-    /// compacted before the error stays so.
+    /// compacted before the error stays so. After an error of a damaged file, the hours and days
+    /// without it were compacted.
     pub fn compact(&self, now_us: i64) -> Result<Compaction, StoreError> {
         let _rewriting = self.folder().lock_rewriting()?;
         let mut compaction = Compaction::default();
         let mut folders = Vec::new();
+        let mut damaged = None;
         {
             let _writing = self.share()?;
             self.remove_replaced(&mut folders)?;
             for kind in [FileKind::Hour, FileKind::Day] {
                 for period in self.periods(kind, now_us)? {
-                    self.compact_period(kind, period, &mut compaction, &mut folders)?;
+                    match self.compact_period(kind, period, &mut compaction, &mut folders) {
+                        // A damaged file must not keep the other hours from being compacted.
+                        Err(error @ StoreError::Parquet { .. }) => damaged = Some(error),
+                        other => other?,
+                    }
                 }
             }
         }
         self.remove_empty_folders(folders)?;
-        Ok(compaction)
+        damaged.map_or(Ok(compaction), Err)
     }
 
     /// Removes inputs of compactions that died before they did.

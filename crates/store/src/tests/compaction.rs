@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::reading::{Key, query, random_window, sums};
-use super::{EVENING_US, dying_store, files, info, read, store, table_files, texts, window};
+use super::{
+    EVENING_US, copy_folder, dying_store, files, info, read, store, table_files, texts, window,
+};
 use crate::schema::{FRAMES, SAMPLES, SEGMENTS};
 use crate::{Figures, LabelSet, Query, SegmentBuilder, StackFrame, Store, StoreError, StoreReader};
 
@@ -171,14 +173,6 @@ fn a_compaction_that_dies_counts_each_row_once() {
     }
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    for path in files(from) {
-        let copy = to.join(path.strip_prefix(from).unwrap());
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(path, copy).unwrap();
-    }
-}
-
 #[test]
 fn readers_see_each_row_once_while_the_store_is_compacted() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,4 +205,16 @@ fn one_program_at_a_time_compacts() {
     assert!(matches!(second.compact(DAY_LATER_US), Err(StoreError::Locked(_))));
     drop(lock);
     second.compact(DAY_LATER_US).unwrap();
+}
+
+#[test]
+fn a_damaged_file_keeps_its_own_hour_alone_from_compaction() {
+    let folder = tempfile::tempdir().unwrap();
+    write_windows(folder.path());
+    let damaged = table_files(folder.path(), "samples").swap_remove(0);
+    fs::write(&damaged, "PAR1").unwrap();
+    let compacted = store(folder.path()).compact(EVENING_US + 2 * HOUR_US + 16 * MINUTE_US);
+    assert!(matches!(compacted, Err(StoreError::Parquet { .. })), "{compacted:?}");
+    // Four windows of the first hour, and the second hour.
+    assert_eq!(tables(folder.path()), [5, 5, 5]);
 }

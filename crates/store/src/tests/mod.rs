@@ -122,3 +122,11 @@ fn dying_store(folder: &Path, limit: usize) -> (Option<Store>, Arc<AtomicUsize>)
     let store = Store::open_with_hook(folder, StoreOptions::default(), Some(Box::new(hook)));
     (store.ok(), changes)
 }
+
+fn copy_folder(from: &Path, to: &Path) {
+    for path in files(from) {
+        let copy = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(path, copy).unwrap();
+    }
+}

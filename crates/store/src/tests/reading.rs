@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use super::{EVENING_US, info, store, window};
+use super::{EVENING_US, copy_folder, files, info, store, window};
 use crate::schema::SampleColumn;
 use crate::{
     Figures, LabelSet, Query, SampleBatch, SegmentBuilder, SegmentLimits, StackFrame, StoreReader,
@@ -193,4 +193,48 @@ fn segments_that_overlap_the_times_are_listed() {
     assert_eq!(list(&[], Some(60), Some(61)), gap);
     assert_eq!(list(&["host=web-2"], None, Some(1)), [(0, second, false, 9)]);
     assert_eq!(list(&[], Some(90), None), [(90, first, false, 9)]);
+}
+
+/// Reads everything, with errors if need be.
+fn read_all(folder: &Path) -> bool {
+    let reader = StoreReader::open(folder, 1).unwrap();
+    let times = query(&["service~service"], Some(EVENING_US + 1), None);
+    let scanned = [Query::default(), times]
+        .map(|query| reader.scan(&query, SampleColumn::ALL, BTreeMap::new, add).is_ok());
+    let stacks: HashSet<i64> = [i64::MIN, i64::MAX].into();
+    let others = [
+        reader.stacks(&Query::default(), &stacks).is_ok(),
+        reader.segments(&Query::default(), || (), |_, _| ()).is_ok(),
+        store(folder).compact(EVENING_US + 76 * MINUTE_US).is_ok(),
+    ];
+    scanned.iter().chain(&others).all(|is_ok| *is_ok)
+}
+
+#[test]
+fn damaged_files_are_errors() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    random_window(&original, &mut random, EVENING_US, 60);
+    random_window(&original, &mut random, EVENING_US + MINUTE_US, 60);
+    let mut errors = 0;
+    for number in 0..120 {
+        let copy = folder.path().join("copy");
+        copy_folder(&original, &copy);
+        let paths = files(&copy);
+        let path = random.choice(&paths).unwrap();
+        let mut bytes = std::fs::read(path).unwrap();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(0..bytes.len());
+            bytes[at] = random.u8(..);
+        }
+        if number % 8 == 0 {
+            bytes.truncate(random.usize(0..bytes.len()));
+        }
+        std::fs::write(path, &bytes).unwrap();
+        errors += usize::from(!read_all(&copy));
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    // Others change a value, or a byte that isn't read.
+    assert!(errors > 30, "{errors}");
 }
