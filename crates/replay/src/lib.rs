@@ -123,7 +123,7 @@ pub use cpumode::CpuMode;
 pub use error::Error;
 pub use filter::{SampleFilter, SampleFilterOptions};
 pub use group::{GroupCounts, Member};
-pub use live::{Live, LiveOptions};
+pub use live::{Live, LiveOptions, LiveSink};
 pub use live_unwinder::LiveUnwinder;
 pub use machine::{FrameLocation, Machine};
 pub use options::{ReplayOptions, SampleDetail};

@@ -95,7 +95,7 @@ impl Live {
     }
 
     /// Replays whole records in this machine's byte order.
-    pub fn push(&mut self, records: &[u8], sink: &mut SampleSink) {
+    pub fn push(&mut self, records: &[u8], sink: &mut impl LiveSink) {
         for record in Records::new(records, Endian::NATIVE) {
             if record.kind == kind::FINISHED_INIT {
                 self.learn(&record);
@@ -120,7 +120,7 @@ impl Live {
     /// Delivers records after a drain of all ring buffers that began at `time_ns`, in nanoseconds
     /// of the recording's clock. Records of the last 100 ms before wait, because older ones may
     /// still arrive.
-    pub fn drained(&mut self, time_ns: u64, sink: &mut SampleSink) {
+    pub fn drained(&mut self, time_ns: u64, sink: &mut impl LiveSink) {
         let mut taken = OwnSampleFilter::new(sink, self.left_out, &mut self.own_samples);
         let before_ns = time_ns.saturating_sub(UNDER_WAY_NS);
         let Ok(_) = self.replay.complete_before(before_ns, &self.description, &mut taken);
@@ -144,6 +144,22 @@ impl Live {
         self.kept_from_ns = from_ns;
         self.replay.forget_before(from_ns);
         Some(sink.forget_before(self.replay.machine_mut(), from_ns))
+    }
+
+    /// Drops threads and address spaces that ended before a time, in nanoseconds of the recording's
+    /// clock, and files that nothing maps. For a sink that keeps no ids of the machine.
+    pub fn forget_ended_before(&mut self, time_ns: u64) {
+        self.replay.forget_before(time_ns);
+        let machine = self.replay.machine_mut();
+        machine.forget_ended_before(time_ns);
+        machine.forget_dsos(std::iter::empty(), false);
+    }
+
+    /// Returns the time up to which all records were delivered, in nanoseconds of the recording's
+    /// clock.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Returns the recorded machine at the last delivered record.
@@ -177,21 +193,33 @@ fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Takes the samples of a running recording.
+pub trait LiveSink {
+    /// Takes a sample. Samples come in the order of time.
+    fn take(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>);
+}
+
+impl LiveSink for SampleSink {
+    fn take(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>) {
+        self.take_sample(machine, sample);
+    }
+}
+
 /// Passes samples on, except the recorder's, which it counts.
-struct OwnSampleFilter<'a> {
-    sink: &'a mut SampleSink,
+struct OwnSampleFilter<'a, S> {
+    sink: &'a mut S,
     left_out: Option<i32>,
     own_samples: &'a mut u64,
     newest_ns: u64,
 }
 
-impl<'a> OwnSampleFilter<'a> {
-    fn new(sink: &'a mut SampleSink, left_out: Option<i32>, own_samples: &'a mut u64) -> Self {
+impl<'a, S: LiveSink> OwnSampleFilter<'a, S> {
+    fn new(sink: &'a mut S, left_out: Option<i32>, own_samples: &'a mut u64) -> Self {
         Self { sink, left_out, own_samples, newest_ns: 0 }
     }
 }
 
-impl Sink for OwnSampleFilter<'_> {
+impl<S: LiveSink> Sink for OwnSampleFilter<'_, S> {
     type Error = Infallible;
 
     fn sample(

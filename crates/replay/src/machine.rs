@@ -14,9 +14,9 @@ use tare_format::record::{
     kind,
 };
 use tare_symbols::{
-    AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoRenumbering,
-    DsoTable, FileIdentity, FunctionCode, JitDump, Mapping, NameSource, ResolvedFrames, Symbol,
-    SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
+    AddressSpace, AddressSpaces, BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoMapping,
+    DsoRenumbering, DsoTable, FileIdentity, FunctionCode, JitDump, Mapping, NameSource,
+    ResolvedFrames, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache, Unwinder,
 };
 
 use crate::build_ids::{BuildIds, recorded_kernel};
@@ -571,6 +571,40 @@ impl Machine {
             Some(map) => !map.is_code,
             None => has_mappings() && self.jit.find(pid, address).is_none(),
         }
+    }
+
+    /// Returns an address that is the same on every boot and in every process: the offset in the
+    /// file, or in the kernel's or a module's memory. Code of perf maps keeps its address.
+    #[must_use]
+    pub fn portable_address(&self, at: DsoAddress) -> u64 {
+        let base = match self.dso(at.dso).map(|dso| dso.kind) {
+            Some(DsoKind::Kernel) => self.dsos.kernel.map(|kernel| kernel.start),
+            Some(DsoKind::Module) => self.spaces.find_kernel(at.address).map(|map| map.start),
+            _ => None,
+        };
+        at.address.wrapping_sub(base.unwrap_or(0))
+    }
+
+    /// Returns the build id of a DSO: see [`Symbolizer::build_id`].
+    #[must_use]
+    pub fn build_id(&self, dso: DsoId) -> Option<BuildId> {
+        self.symbolizer.build_id(&self.dsos.table, dso)
+    }
+
+    /// Returns the program that a process runs: its first mapping of a file as code, because
+    /// libraries lie above the program.
+    #[must_use]
+    pub fn program(&self, pid: i32) -> Option<DsoId> {
+        let is_file = |dso: &DsoId| self.dso(*dso).is_some_and(|dso| dso.kind == DsoKind::Elf);
+        let mappings = self.spaces.space(pid)?.mappings();
+        mappings.filter(|map| map.is_code).map(|map| map.dso).find(is_file)
+    }
+
+    /// Whether the current sample's call chain lacks its outermost callers: the kernel's limit of
+    /// frames cut it, or the copied stack ended.
+    #[must_use]
+    pub fn is_chain_truncated(&self) -> bool {
+        self.chain_parts.is_truncated
     }
 
     /// Returns the address whose function and line a frame has: for a return address, the last byte

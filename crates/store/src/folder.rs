@@ -124,7 +124,15 @@ impl Folder {
         let mode = if self.group_reads { 0o640 } else { 0o600 };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(mode);
-        let file = options.open(&path).map_err(file_error(&path))?;
+        let file = match options.open(&path) {
+            // The store was removed while it was used.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.create_folder(&self.root)?;
+                options.open(&path)
+            }
+            opened => opened,
+        };
+        let file = file.map_err(file_error(&path))?;
         match rustix::fs::flock(&file, operation) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

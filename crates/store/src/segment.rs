@@ -307,6 +307,11 @@ impl SegmentBuilder {
         }
     }
 
+    /// Changes the end of a window that ended early, in microseconds since 1970 (UTC).
+    pub fn set_end(&mut self, end_us: i64) {
+        self.info.end_us = end_us;
+    }
+
     /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::answers::{AnswerFrame, Answers};
 use crate::binary::{self, Binary};
 use crate::cache::{AnswerMerge, KeptAnswers};
-use crate::dso::{Dso, DsoAddress, DsoId, DsoKind, DsoRenumbering, DsoTable, RecordedDso};
+use crate::dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoRenumbering, DsoTable, RecordedDso};
 use crate::elf::Segments;
 use crate::jit_file::{self, RecordedProcesses};
 use crate::jitdump::JitDump;
@@ -267,6 +267,19 @@ impl Symbolizer {
     pub fn offset_of(&self, dsos: &DsoTable, symbol: Symbol, address: u64) -> Option<u64> {
         let symbols = self.symbols(dsos, symbol.dso).ok()?;
         self.segments(&self.options, symbols, &dsos.recorded(symbol.dso)?).ok()?.to_offset(address)
+    }
+
+    /// Returns the build id of a DSO: the recorded one, else that of the recorded file if it is
+    /// here, or of the running kernel.
+    #[must_use]
+    pub fn build_id(&self, dsos: &DsoTable, dso: DsoId) -> Option<BuildId> {
+        let recorded = dsos.recorded(dso)?;
+        let known = recorded.dso.build_id;
+        known.or_else(|| match recorded.dso.kind {
+            DsoKind::Elf => find::binary(&self.options, &recorded).ok()?.build_id,
+            DsoKind::Kernel => self.kernel.recorded().known_build_id(&self.options),
+            _ => None,
+        })
     }
 
     /// Whether the recorded file of a DSO is here, and is an ELF file.

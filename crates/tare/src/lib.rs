@@ -27,6 +27,8 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: TareCommand::Lock(raw) }) => command::lock::run(*raw.0),
         Ok(Tare { command: TareCommand::Sched(raw) }) => command::sched::run(*raw.0),
         Ok(Tare { command: TareCommand::Top(raw) }) => command::top::run(&raw),
+        #[cfg(feature = "agent")]
+        Ok(Tare { command: TareCommand::Agent(raw) }) => command::agent::run(&raw),
         Ok(Tare { command: TareCommand::Archive(raw) }) => command::archive::run(*raw.0),
         Ok(Tare { command: TareCommand::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: TareCommand::List(raw) }) => command::list::run(&raw),

@@ -75,7 +75,7 @@ impl Sink for SampleSink {
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
-        self.take(machine, sample);
+        self.take_sample(machine, sample);
         Ok(ControlFlow::Continue(()))
     }
 
@@ -126,7 +126,7 @@ impl SampleSink {
         self.events.learn_names(&mut self.profile, description);
     }
 
-    pub(crate) fn take(
+    pub(crate) fn take_sample(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,

@@ -3,6 +3,8 @@
 //! words errors, `samples` reads samples, `supervise` runs a command beside a measurement,
 //! `unnamed` reports missing symbols, and `vmlinux` checks the kernel image.
 
+#[cfg(feature = "agent")]
+pub(crate) mod agent;
 pub(crate) mod annotate;
 pub(crate) mod archive;
 pub(crate) mod bench;

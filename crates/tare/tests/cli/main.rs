@@ -7,6 +7,8 @@
 mod support;
 
 mod advice;
+#[cfg(feature = "agent")]
+mod agent;
 mod annotate;
 mod archive;
 mod bench;

@@ -10,6 +10,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use crate::cli::{perf, translated};
 use crate::exit::say;
 
+#[cfg(feature = "agent")]
+mod agent;
 mod annotate;
 mod archive;
 mod attached;
@@ -50,6 +52,8 @@ mod trace;
 mod traced;
 mod versus;
 
+#[cfg(feature = "agent")]
+pub use agent::AgentArgs;
 pub use annotate::{AnnotateArgs, DisassemblerStyle, ListingArgs, PercentType};
 pub use archive::ArchiveArgs;
 pub use bench::{
@@ -151,6 +155,10 @@ pub enum TareCommand {
     /// Show a live profile, by file and function.
     #[command(args_override_self = true)]
     Top(Deferred<TopArgs>),
+    /// Profile the whole machine continuously, into a store.
+    #[cfg(feature = "agent")]
+    #[command(args_override_self = true)]
+    Agent(Deferred<AgentArgs>),
     /// Show functions instruction by instruction, with the weight of their samples.
     #[command(args_override_self = true)]
     Annotate(Deferred<AnnotateArgs>),

@@ -1,5 +1,7 @@
 //! Options of the libraries, resolved from the typed options and this machine.
 
+#[cfg(feature = "agent")]
+pub(crate) mod agent;
 pub mod bench;
 pub(crate) mod diff;
 pub(crate) mod events;

@@ -10,7 +10,7 @@ mod replaced;
 pub(super) mod sample_cost;
 #[cfg(test)]
 mod tests;
-mod unwinder;
+pub(super) mod unwinder;
 pub(crate) mod wording;
 
 use std::io::Write;

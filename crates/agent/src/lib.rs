@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod feed;
+pub mod labels;
+mod open_window;
+mod window;
+mod writer;
+
+pub use feed::{Feed, FeedSink};
+pub use open_window::{OpenWindowFile, WindowNote};
+pub use window::{ClosedWindow, WindowCounts, WindowOptions, WindowSink, WindowTime};
+pub use writer::{FinishedWindow, SegmentWriter, WriteTotals};
