@@ -211,8 +211,13 @@ impl Bucket {
             let mut upload = WriteMultipart::new(upload.map_err(bucket_error(object.as_ref()))?);
             while !part.is_empty() {
                 upload.write(&part);
-                upload.wait_for_capacity(1).await.map_err(bucket_error(object.as_ref()))?;
-                read(&mut part)?;
+                let sent = upload.wait_for_capacity(1).await;
+                let sent = sent.map_err(bucket_error(object.as_ref()));
+                if let Err(error) = sent.and_then(|()| read(&mut part)) {
+                    // Otherwise the server keeps the parts. The first error says more.
+                    let _ = upload.abort().await;
+                    return Err(error);
+                }
             }
             upload.finish().await.map(|_| ()).map_err(failed)
         })?;

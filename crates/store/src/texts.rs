@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 /// Longest text in bytes. A longer one is cut.
 pub const MAX_TEXT_BYTES: usize = 1 << 10;
 
-/// A text of one [`TextTable`].
+/// A text of one [`SegmentBuilder`](crate::SegmentBuilder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TextId(NonZeroU32);
 
