@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{
     EVENING_US, dying_store, files, info, read, schema, store, table_files, texts, window,
@@ -284,4 +286,47 @@ fn recovery_leaves_files_of_a_living_writer_alone() {
     let _writing = living.share().unwrap();
     let recovery = store(folder.path()).recover().unwrap();
     assert!(!recovery.is_complete);
+}
+
+/// Has a child process write windows until it is killed.
+const WRITE_UNTIL_KILLED: &str = "TARE_TEST_WRITE_UNTIL_KILLED";
+
+#[test]
+fn child_that_writes_until_killed() {
+    let Ok(folder) = std::env::var(WRITE_UNTIL_KILLED) else { return };
+    let host = format!("host-{}", std::process::id());
+    // More than a child writes before it is killed.
+    for minute in 0..1000 {
+        let start_us = EVENING_US + minute * 60_000_000;
+        store(Path::new(&folder)).write(&window(&host, start_us)).unwrap();
+    }
+}
+
+#[test]
+fn killed_writers_leave_whole_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = || table_files(folder.path(), "segments").len();
+    store(folder.path()).write(&window("host", EVENING_US)).unwrap();
+    for wanted in 0..12 {
+        let before = count();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::writing::child_that_writes_until_killed"])
+            .env(WRITE_UNTIL_KILLED, folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        while count() < before + wanted && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(store(folder.path()).recover().unwrap().is_complete);
+        let counts = ["frames", "samples"].map(|table| table_files(folder.path(), table).len());
+        assert_eq!(counts, [count(); 2]);
+        let paths = files(folder.path());
+        assert_eq!(paths.len(), 3 * count());
+        for path in paths {
+            read(&path);
+        }
+    }
 }
