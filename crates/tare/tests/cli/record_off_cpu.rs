@@ -1,9 +1,12 @@
 //! `tare record --off-cpu`: programs that wait in known ways, for known times.
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -163,6 +166,22 @@ fn call_chains_lead_to_main_and_who_woke_stands_below() {
         place(chain, "main") < waker && waker < place(chain, "helper")
     });
     assert!(found, "{text}");
+    // A timer's interrupt ends a sleep.
+    let command = [blocked.to_str().unwrap(), "sleep", "5", "20"];
+    let Some(output) = record(&file, &["--wakers"], &command) else { return };
+    assert_eq!(status(&output), 0, "{output:?}");
+    let script = tare().args(["script", "-F", "ip,sym", "-i"]).arg(&file).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout);
+    let wakers = |chain: &str| chain.contains("wait_for_sleep").then(|| waker(chain));
+    let wakers: Vec<Option<String>> = text.split("\n\n").filter_map(wakers).collect();
+    let interrupts = wakers.iter().flatten().filter(|waker| *waker == "an interrupt").count();
+    assert!(interrupts >= 15 && interrupts >= wakers.len() / 2, "{wakers:?} {text}");
+}
+
+/// The waker that a printed call chain names.
+fn waker(chain: &str) -> Option<String> {
+    let name = chain.lines().find_map(|line| line.split_once("woken by "))?.1;
+    Some(name.split(['+', '(']).next()?.trim().to_owned())
 }
 
 #[test]
@@ -208,6 +227,70 @@ fn waits_count_from_the_beginning_to_the_end_of_a_recording() {
     let ns = waited(&document, "sleep", "sleep");
     let recorded = document["ledger"]["recorded_ns"].as_u64().unwrap();
     assert!(ns.abs_diff(recorded) < recorded / 10, "{ns} of {recorded}");
+}
+
+/// A command that waits for 2 s, of which the first 500 ms aren't recorded.
+#[test]
+fn waits_before_the_delay_are_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let begun = Instant::now();
+    let Some(output) = record(&file, &["-D", "500"], &["sleep", "2"]) else { return };
+    let lived = begun.elapsed();
+    assert_eq!(status(&output), 0, "{output:?}");
+    let document = report(&file);
+    let waits = event(&document, "offcpu-time")["period"].as_u64().unwrap();
+    let most = lived - Duration::from_millis(500);
+    assert!(waits > 0 && u128::from(waits) <= most.as_nanos(), "{waits} of {most:?}: {document}");
+}
+
+/// A process that waits all the time, recorded in two windows.
+#[test]
+fn only_waits_while_enabled_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    if record(&path("first"), &[], &["true"]).is_none() {
+        return;
+    }
+    let fifos = ["orders", "answers"].map(path);
+    assert!(Command::new("mkfifo").args(&fifos).status().unwrap().success());
+    let control = format!("fifo:{},{}", fifos[0].display(), fifos[1].display());
+    let sleeper = ProcessGuard::spawn(Command::new("sleep").arg("120"));
+    let pid = sleeper.id().to_string();
+    let mut recorder = tare();
+    recorder.args(["record", "--off-cpu", "-q", "-D", "-1", "--control", &control, "-p", &pid]);
+    let mut recorder = ProcessGuard::spawn(recorder.arg("-o").arg(path("perf.data")));
+    let [mut orders, answers] =
+        fifos.map(|fifo| File::options().read(true).write(true).open(fifo).unwrap());
+    let (answer, answered) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(answers).lines().map_while(Result::ok);
+        lines.all(|line| answer.send(line).is_ok())
+    });
+    // Returns when the order was given and when it had been carried out.
+    let mut order = |order: &str| {
+        let given = Instant::now();
+        writeln!(orders, "{order}").unwrap();
+        let answer = answered.recv_timeout(Duration::from_secs(60));
+        assert_eq!(answer.as_deref(), Ok("ack"), "{order}");
+        [given, Instant::now()]
+    };
+    let mut least = Duration::ZERO;
+    let mut most = Duration::ZERO;
+    for _ in 0..2 {
+        let pause = || std::thread::sleep(Duration::from_millis(300));
+        pause();
+        let enabled = order("enable");
+        pause();
+        let disabled = order("disable");
+        least += disabled[0] - enabled[1];
+        most += disabled[1] - enabled[0];
+    }
+    order("stop");
+    recorder.wait_for_exit();
+    let document = report(&path("perf.data"));
+    let waits = Duration::from_nanos(waited(&document, "sleep", "sleep"));
+    assert!(least <= waits && waits <= most, "{least:?} {waits:?} {most:?}: {document}");
 }
 
 #[test]
