@@ -1,10 +1,16 @@
 # shellcheck shell=bash
 # Sourced by scripts/perf-lines and scripts/perf-tests: installs perf 7.3 and a small Debian below target/perf-root.
+# With PERF_RELEASE=6.12 these are perf 6.12, below target/perf-root-6.12.
 #
 # The packages come from Debian's trixie and trixie-backports. A package manager of its own keeps them apart from those
 # of this machine, which stay as they are.
 perf_root=$PWD/target/perf-root
-perf_release=7.3
+perf_release=${PERF_RELEASE:-7.3}
+case $perf_release in
+7.3) perf_suite=trixie-backports ;;
+6.12) perf_suite=trixie perf_root+=-6.12 ;;
+*) die "PERF_RELEASE is 7.3 or 6.12, not $perf_release" ;;
+esac
 
 # Packages that perf's shell tests and the command lines use, beside those that these depend on.
 perf_packages=(
@@ -18,7 +24,7 @@ install_perf() {
     need apt-get apt
     need_sources
     [ ! -e "$perf_root/installed" ] || return 0
-    say "installing perf $perf_release below target/perf-root"
+    say "installing perf $perf_release below ${perf_root#"$PWD"/}"
     rm -rf "$perf_root"
     mkdir -p "$apt"/{lists/partial,archives/partial,state} "$perf_root/system"
     : >"$apt/status"
@@ -40,7 +46,7 @@ APT::Sandbox::User "root";
 CONF
     APT_CONFIG=$apt/apt.conf apt-get -qq update
     APT_CONFIG=$apt/apt.conf apt-get -qq install -y --download-only --no-install-recommends "${perf_packages[@]}" \
-        linux-perf/trixie-backports "linux-source-$perf_release/trixie-backports" >/dev/null
+        "linux-perf/$perf_suite" "linux-source-$perf_release/$perf_suite" >/dev/null
     # base-files has the links /bin, /lib and /sbin, which files of other packages pass through.
     dpkg-deb -x "$apt"/archives/base-files_*.deb "$perf_root/system"
     for package in "$apt"/archives/*.deb; do
