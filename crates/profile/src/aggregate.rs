@@ -13,7 +13,6 @@ use crate::key::{FunctionKey, SortKey};
 use crate::numbers::{FrameGroups, FunctionNumbers};
 use crate::profile::Profile;
 use crate::rows::Row;
-use crate::sets::Set;
 use crate::tables::{Space, Weight};
 
 /// How rows are merged into entries.
@@ -237,7 +236,7 @@ pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> Profi
         by_space: options.by_space,
         latency: options.latency,
         entries: Vec::new(),
-        keys: Set::default(),
+        numbers: EntryNumbers::default(),
         chains: Vec::new(),
         last_task: None,
     };
@@ -334,11 +333,41 @@ struct TableBuilder<'a> {
     by_space: bool,
     latency: bool,
     entries: Vec<Entry>,
-    /// The groups of row and frame of each entry.
-    keys: Set<u64>,
+    numbers: EntryNumbers,
     chains: Vec<EntryChain>,
     /// That of the entry added last.
     last_task: Option<Arc<EntryTask>>,
+}
+
+/// The entry of each group of frames, among the rows of one [`RowGroup`] at a time.
+#[derive(Default)]
+struct EntryNumbers {
+    /// By group, with the unknown frame's first. A number below `first` is one of other rows.
+    numbers: Vec<u32>,
+    row_group: Option<u32>,
+    first: usize,
+}
+
+impl EntryNumbers {
+    /// Begins with the rows of a group, whose entries have the numbers from `first` on.
+    fn begin_group(&mut self, row_group: u32, first: usize) {
+        if self.row_group.replace(row_group) != Some(row_group) {
+            self.first = first;
+        }
+    }
+
+    /// Returns the number of a group's entry; `next` if it had none.
+    fn find_or_set(&mut self, group: u32, next: usize) -> usize {
+        let slot = group.wrapping_add(1) as usize;
+        if slot >= self.numbers.len() {
+            self.numbers.resize(slot + 1, NONE);
+        }
+        let number = &mut self.numbers[slot];
+        if *number == NONE || (*number as usize) < self.first {
+            *number = u32::try_from(next).unwrap_or(NONE);
+        }
+        *number as usize
+    }
 }
 
 impl TableBuilder<'_> {
@@ -346,7 +375,10 @@ impl TableBuilder<'_> {
     /// its chain.
     fn build(mut self, merged: &[MergedRow], children: bool) -> (Vec<Entry>, Vec<EntryChain>) {
         let is_callee = self.trees == Some(Order::Callee);
-        for (id, row) in (0..).zip(merged) {
+        let mut by_group: Vec<(u32, &MergedRow)> = (0..).zip(merged).collect();
+        by_group.sort_by_key(|(_, row)| row.group);
+        for (id, row) in by_group {
+            self.numbers.begin_group(row.group, self.entries.len());
             let frames = self.profile.frames_of(row.row.stack);
             if let Some(entry) = self.find_or_add_entry(row, row.row.leaf) {
                 self.entries[entry].own.add(row.weight);
@@ -375,8 +407,8 @@ impl TableBuilder<'_> {
     /// Returns the index of the entry for a row and one of its frames, which is added if it is new.
     /// Returns `None` if the filter hides the frame.
     fn find_or_add_entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
-        let key = u64::from(row.group) << 32 | u64::from(self.groups.group(frame)?);
-        let at = self.keys.insert_index(key);
+        let group = self.groups.group(frame)?;
+        let at = self.numbers.find_or_set(group, self.entries.len());
         if at == self.entries.len() {
             let Row { comm, thread, cpu, trace, details, .. } = row.row;
             let task = EntryTask { comm, thread, cpu, trace, details };

@@ -36,6 +36,7 @@ pub(crate) fn open(
 ) -> anyhow::Result<Recording> {
     // Another process may truncate a file while its debug info is read.
     catch_bus_errors();
+    tare_kernel::heap::keep_large_blocks_apart();
     if is_archived(path) {
         progress.show_step(&format!("unpacking {}", path.display()));
     }
