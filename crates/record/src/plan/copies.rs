@@ -9,8 +9,9 @@ use crate::ring_memory::{LARGEST, lockable, share};
 /// Bytes of the largest copy: the kernel stores its size in 16 bits.
 pub(super) const LARGEST_COPY: u32 = 65_528;
 
-/// Bytes of a copy if the event has no known rate: it may occur in bursts.
-const COPY_IN_BURSTS: u32 = 8192;
+/// Bytes of a copy if the event has no known rate: it may occur in bursts, of which a ring of 8 MiB
+/// holds 800 samples. Enough for the deepest system calls of git.
+const COPY_IN_BURSTS: u32 = 10 << 10;
 
 /// Bytes of the smallest copy.
 const SMALLEST_COPY: u32 = 1024;
