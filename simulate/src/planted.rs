@@ -1,14 +1,19 @@
 //! `planted [RUNS [WORD]]`: plants one defect at a time into a copy of the sources and prints the
 //! run that finds it. A defect that RUNS runs (default 2,000) don't find, or whose place doesn't
 //! occur exactly once in the sources, is a failure. With WORD, plants only the defects whose name
-//! contains it.
+//! contains it. Defects of the unwinder are found by programs with known call chains.
 
+mod known_stacks;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
+
+use self::known_stacks::UnwinderDefect;
 
 /// A defect: a text that occurs once in a file is replaced by another.
 struct PlantedDefect {
@@ -154,8 +159,16 @@ const PLANTED: [PlantedDefect; 22] = [
 ];
 
 /// The parts of the project that are copied.
-const COPIED: [&str; 7] =
-    ["Cargo.toml", "Cargo.lock", "crates", "bench", "fuzz", "simulate", "tidy"];
+const COPIED: [&str; 8] =
+    ["Cargo.toml", "Cargo.lock", "crates", "bench", "fuzz", "simulate", "tidy", "workloads"];
+
+/// Columns of a defect's name.
+const WIDTH: usize = 64;
+
+/// All defects.
+fn all_planted() -> impl Iterator<Item = &'static PlantedDefect> {
+    PLANTED.iter().chain(known_stacks::PLANTED.iter().map(|defect| &defect.planted))
+}
 
 fn main() -> anyhow::Result<()> {
     let runs = std::env::args().nth(1).unwrap_or_else(|| "2000".to_owned());
@@ -169,25 +182,61 @@ fn main() -> anyhow::Result<()> {
         run(Command::new("cp").args(["-a", part]).arg(&tree))?;
     }
     // The previous build may contain a defect: give its file a new time, so that cargo rebuilds it.
-    for planted in &PLANTED {
+    for planted in all_planted() {
         let path = tree.join(planted.file);
         fs::write(&path, fs::read(&path)?)?;
     }
     let mut missed = 0;
     let word = std::env::args().nth(2).unwrap_or_default();
-    for planted in PLANTED.iter().filter(|planted| planted.what.contains(&word)) {
-        let found = plant(planted, &tree, &runs)?;
+    let mut tell = |planted: &PlantedDefect, found: Option<String>| {
         missed += usize::from(found.is_none());
         let found = found.map_or_else(|| "NOT FOUND".to_owned(), |after| format!("found: {after}"));
-        writeln!(std::io::stdout(), "{:58} {found}", planted.what)?;
+        writeln!(std::io::stdout(), "{:WIDTH$} {found}", planted.what)
+    };
+    for planted in PLANTED.iter().filter(|planted| planted.what.contains(&word)) {
+        tell(planted, plant(planted, &tree, || find(&tree, &runs))?)?;
     }
-    ensure!(missed == 0, "{missed} of {} defects were not found in {runs} runs", PLANTED.len());
+    let in_unwinder = known_stacks::PLANTED.iter();
+    let in_unwinder: Vec<_> =
+        in_unwinder.filter(|defect| defect.planted.what.contains(&word)).collect();
+    if !in_unwinder.is_empty() {
+        plant_in_unwinder(&in_unwinder, &tree, &mut tell)?;
+    }
+    ensure!(missed == 0, "{missed} of {} defects were not found", all_planted().count());
     Ok(())
 }
 
-/// Plants a defect, simulates, and restores the source. Returns the failure that found the defect,
-/// if any.
-fn plant(planted: &PlantedDefect, tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
+/// Plants defects in the unwinder, and tells what finds each. Skips those whose program has no
+/// compiler here.
+fn plant_in_unwinder(
+    defects: &[&UnwinderDefect],
+    tree: &Path,
+    tell: &mut impl FnMut(&PlantedDefect, Option<String>) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    let programs = known_stacks::build_programs(tree)?;
+    let is_built = |defect: &&&UnwinderDefect| programs.join(defect.program).exists();
+    let names: BTreeSet<_> = defects.iter().filter(is_built).map(|defect| defect.program).collect();
+    for program in names {
+        let wrong = known_stacks::find(tree, &programs, program)?;
+        ensure!(wrong.is_none(), "without a defect: {}", wrong.unwrap_or_default());
+    }
+    for UnwinderDefect { planted, program } in defects {
+        if !programs.join(program).exists() {
+            writeln!(std::io::stdout(), "{:WIDTH$} skipped: no {program}", planted.what)?;
+            continue;
+        }
+        tell(planted, plant(planted, tree, || known_stacks::find(tree, &programs, program))?)?;
+    }
+    Ok(())
+}
+
+/// Plants a defect, looks for it, and restores the source. Returns the failure that found the
+/// defect, if any.
+fn plant(
+    planted: &PlantedDefect,
+    tree: &Path,
+    find: impl FnOnce() -> anyhow::Result<Option<String>>,
+) -> anyhow::Result<Option<String>> {
     let path = tree.join(planted.file);
     let source = fs::read_to_string(&path)?;
     let places = source.matches(planted.from).count();
@@ -198,11 +247,12 @@ fn plant(planted: &PlantedDefect, tree: &Path, runs: &str) -> anyhow::Result<Opt
         planted.file
     );
     fs::write(&path, source.replace(planted.from, planted.to))?;
-    let found = find(tree, runs).with_context(|| planted.what);
+    let found = find().with_context(|| planted.what);
     fs::write(&path, source)?;
     found
 }
 
+/// Simulates. Returns the failure, if any.
 fn find(tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
     // Sharing the target folder saves rebuilding the dependencies.
     let target = fs::canonicalize("target")?;
@@ -236,7 +286,7 @@ mod tests {
     #[test]
     fn each_defect_has_one_place_in_the_sources() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for planted in &PLANTED {
+        for planted in all_planted() {
             let source = fs::read_to_string(root.join(planted.file))
                 .unwrap_or_else(|error| panic!("'{}': {}: {error}", planted.what, planted.file));
             assert_eq!(source.matches(planted.from).count(), 1, "'{}'", planted.what);
