@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_format::file::writer::Description;
+use tare_kernel::heap::return_freed_memory;
 use tare_kernel::timestamp::monotonic_ns;
 use tare_profile::Losses;
 use tare_record::output::{RecordSink, SinkClosed};
@@ -49,6 +50,7 @@ impl Feed {
             let closed = windows.take_closed();
             if !closed.is_empty() {
                 live.forget_ended_before(live.now_ns().saturating_sub(REMEMBERED_NS));
+                return_freed_memory();
             }
             (closed, live.losses())
         })

@@ -40,6 +40,10 @@ use names::NameCache;
 use open_lines::{FileLines, LineDetail, OpenLines, ReservedPart};
 use source::SymbolSource;
 
+/// Bytes of a table of symbols from which on the one that was just written into the cache replaces
+/// it.
+const LARGE_TABLE: usize = 1 << 20;
+
 /// Bytes freed by [`Symbolizer::renumber`] above which memory goes back to the system at once.
 const GIVE_BACK_BYTES: usize = 4 << 20;
 
@@ -553,7 +557,11 @@ impl Symbolizer {
                 let (table, file) = binary::load(&self.options, recorded)?;
                 let _ = binary.set(Some(file));
                 self.cache.keep_table(dso, &table);
-                SymbolSource::Table(table)
+                match self.cache.table(dso).filter(|_| table.bytes() >= LARGE_TABLE) {
+                    // The kernel may drop its pages when memory is short.
+                    Some(kept) => SymbolSource::Kept(Box::new(kept)),
+                    None => SymbolSource::Table(table),
+                }
             }
             DsoKind::Vdso => {
                 if dso.build_id.is_none() {

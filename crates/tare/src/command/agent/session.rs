@@ -1,6 +1,9 @@
 //! A recording with one configuration: waits for the recorder, signals and the ends of windows.
 
+use std::fs::DirBuilder;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -20,7 +23,7 @@ use tare_profile::Losses;
 use tare_record::output::Output;
 use tare_record::{Backend, Notice, PlanError, Recorder, Recording, RecordingState, Start};
 use tare_store::{Figures, StoreLimits};
-use tare_symbols::SymbolOptions;
+use tare_symbols::{SymbolCache, SymbolOptions};
 
 use super::place::{AgentPlace, now_us};
 use super::status::AgentStatus;
@@ -139,7 +142,7 @@ impl<'a> AgentSession<'a> {
             info: info.clone(),
         };
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        let symbols = SymbolOptions { debuginfod: None, ..SymbolOptions::default() };
+        let symbols = symbol_options(&status);
         let feed = Feed::new(WindowSink::new(windows, labeler), symbols, own);
         let recording = record(options, host, &feed)?;
         let mut supervisor = Supervisor::new(Some(signals), None).with_timeout(options.timeout);
@@ -298,6 +301,17 @@ impl CostMeter {
             lost: now.lost.saturating_sub(before.lost),
         }
     }
+}
+
+/// Sources of symbols: those of this machine. Tables of symbols are kept beside the status, so that
+/// they are mapped instead of read when an agent starts again.
+fn symbol_options(status: &Path) -> SymbolOptions {
+    let uid = rustix::process::geteuid().as_raw();
+    let folder = status.with_file_name("symbols");
+    let is_made = DirBuilder::new().recursive(true).mode(0o700).create(&folder).is_ok();
+    let max_bytes = SymbolCache::DEFAULT_MAX_BYTES;
+    let cache = is_made.then_some(SymbolCache { folder, max_bytes, uid });
+    SymbolOptions { cache, reader_uid: uid, ..SymbolOptions::default() }
 }
 
 /// Opens the events. The budget is dropped where none is possible.
