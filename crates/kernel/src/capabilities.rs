@@ -25,7 +25,8 @@ const WHILE_MEASURING: CapabilitySet = CapabilitySet::PERFMON
 /// and `map_files` too.
 const TO_READ_FILES: CapabilitySet = CapabilitySet::SYS_PTRACE
     .union(CapabilitySet::CHECKPOINT_RESTORE)
-    .union(CapabilitySet::DAC_READ_SEARCH);
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::SYSLOG);
 
 /// Capabilities that were part of `CAP_SYS_ADMIN` before Linux 5.9.
 const SPLIT_OFF: CapabilitySet =
@@ -67,7 +68,7 @@ pub fn keep_none() -> Result<(), Errno> {
 }
 
 /// Gives up all capabilities of the calling thread, except those to open files for reading: it
-/// reads the binaries of other processes.
+/// reads the binaries of other processes and the kernel's symbols.
 ///
 /// # Errors
 /// As [`keep_while_measuring`].

@@ -16,6 +16,9 @@ use crate::command::output::{create_whole, named};
 use crate::command::samples::{NeededParts, replay};
 use crate::exit::{Exit, Refusal};
 
+/// Formats in which a sample without a time has no place.
+const NEED_TIMES: [&str; 2] = ["chrome", "firefox"];
+
 pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     let export = Export::resolve(raw)?;
     let format = export.format;
@@ -28,7 +31,17 @@ pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
         .into());
     }
     // Before the output is created: a missing recording leaves no file behind.
-    crate::command::recording::exists(&export.samples.input)?;
+    match &export.samples.stored {
+        None => crate::command::recording::exists(&export.samples.input)?,
+        Some(_) if NEED_TIMES.contains(&format.name) => {
+            return Err(Refusal::usage(format!(
+                "{} shows samples over time, and a store has the sums of windows: choose another format",
+                format.name
+            ))
+            .into());
+        }
+        Some(_) => {}
+    }
     let (out, file) = create_whole(&export.output)?;
     let out: ExportWriter = Box::new(BufWriter::with_capacity(1 << 18, out));
     let failed = || named(&export.output);

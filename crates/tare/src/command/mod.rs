@@ -1,6 +1,6 @@
 //! One module per command, and the modules that commands share: `control` reads orders, `header`
 //! prints a recording's header, `output` creates files, `recording` opens recordings, `remedy`
-//! words errors, `samples` reads samples, `supervise` runs a command beside a measurement,
+//! words errors, `samples` reads samples, `stored` reads a store, `supervise` runs a command beside a measurement,
 //! `unnamed` reports missing symbols, and `vmlinux` checks the kernel image.
 
 #[cfg(feature = "agent")]
@@ -31,6 +31,11 @@ mod samples;
 pub(crate) mod sched;
 pub(crate) mod script;
 pub(crate) mod stat;
+#[cfg(feature = "agent")]
+mod stored;
+#[cfg(not(feature = "agent"))]
+#[path = "stored_absent.rs"]
+mod stored;
 mod supervise;
 pub(crate) mod top;
 pub(crate) mod trace;

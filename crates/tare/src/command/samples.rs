@@ -13,14 +13,16 @@ use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{CpuSwitch, RecordingOrigin, RecordingSummary, SampleSink, Unit};
 use tare_replay::{
-    CodeDetail, Machine, OwnThreads, ProfileOptions, ProfileSink, Replay, ReplayOptions, Replayed,
-    SampleFilter, Sink,
+    CodeDetail, Machine, OwnThreads, ProfileOptions, ProfileSink, ProfileSummary, Replay,
+    ReplayOptions, Replayed, SampleFilter, Sink,
 };
 use tare_trace::sched::{SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
 use crate::cli::resolved::samples::SampleSelection;
+use crate::cli::resolved::stored::StoredSamples;
 use crate::command::recording::{self, open};
+use crate::command::stored::{OFF_CPU, summarize};
 use crate::exit::{Exit, Refusal};
 
 /// A recording that was read to its end.
@@ -53,6 +55,9 @@ pub(crate) fn replay(
     sink: &mut dyn SampleSink,
     progress: &ProgressLine,
 ) -> anyhow::Result<Read> {
+    if let Some(stored) = &samples.stored {
+        return replay_stored(samples, stored, sink);
+    }
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols, progress)?;
     let inline = samples.inline || needed.addresses;
@@ -97,6 +102,32 @@ pub(crate) fn replay(
         return Err(no_samples(samples, &profile).into());
     }
     Ok(Read { profile, ledger, session: session(&summary.description) })
+}
+
+/// Hands the selected samples of a store to `sink`: one for all that are alike, without a time.
+fn replay_stored(
+    samples: &SampleSelection,
+    stored: &StoredSamples,
+    sink: &mut dyn SampleSink,
+) -> anyhow::Result<Read> {
+    let ProfileSummary { profile, description, ledger, .. } = summarize(stored)?;
+    refuse_unknown(samples, &profile)?;
+    let mut taken = 0;
+    for (row, weight) in profile.rows() {
+        let mut row = *row;
+        if samples.wall_clock && is_called(&profile, row.event, OFF_CPU) {
+            row.event = clock(&profile).unwrap_or(row.event);
+        }
+        if is_wanted(&profile, &samples.events, row.event) {
+            taken += 1;
+            let sample = tare_render::LocatedSample { row, weight, time_ns: None, switch: None };
+            sink.sample(&profile, &sample)?;
+        }
+    }
+    if taken == 0 {
+        return Err(no_samples(samples, &profile).into());
+    }
+    Ok(Read { profile, ledger, session: session(&description) })
 }
 
 /// Filters samples, locates their code, and hands them on.
@@ -196,9 +227,6 @@ impl Sink for Routing<'_> {
         Ok(())
     }
 }
-
-/// The event of the time that tasks are not on a CPU, as perf calls it.
-pub(crate) const OFF_CPU: &str = "offcpu-time";
 
 /// The first clock among the events.
 fn clock(profile: &Profile) -> Option<EventId> {

@@ -81,6 +81,12 @@ fn open_window(store: &Path) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
+/// The functions of a module.
+fn frames_of(store: &Path, module: &'static str) -> impl Iterator<Item = Value> {
+    let frames = rows(store, "frames").into_iter();
+    frames.filter(move |frame| frame["module"] == module).map(|frame| frame["function"].clone())
+}
+
 /// Waits until an agent has noted samples.
 fn wait_for_samples(store: &Path) {
     wait_until("it notes samples", || {
@@ -125,6 +131,8 @@ fn windows_have_named_stacks_and_labels_and_add_up() {
         frame["function"].as_str().is_some_and(|name| name.contains("clone") || name == "_start")
     });
     assert!(has_root, "the stack is whole: {frames:?}");
+    let in_kernel = |name: &str| frames_of(&store, "[kernel.kallsyms]").any(|frame| frame == name);
+    assert!(in_kernel("do_syscall_64"), "the kernel's functions have names");
     let segments = rows(&store, "segments");
     assert!(!segments.is_empty());
     assert_eq!(sum(&samples, "samples"), sum(&segments, "samples"));
@@ -310,5 +318,54 @@ fn processes_in_a_container_have_its_id_however_short_they_live() {
         assert_eq!(row["container"], ID, "{row}");
         let extra: Value = serde_json::from_str(row["extra"].as_str().unwrap()).unwrap();
         assert_eq!(extra["runtime"], "docker", "{row}");
+    }
+}
+
+#[test]
+fn a_store_is_shown_as_a_recording_is() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let _program = busy();
+    let running = start(&mut agent(&store, &[]));
+    wait_for_samples(&store);
+    std::thread::sleep(Duration::from_secs(1));
+    signal(&running, Signal::TERM);
+    wait_until("it ends", || status(&store)["ended"] == Value::Bool(true));
+    let show = |args: &[&str]| {
+        let output = tare().args(args).arg("--store").arg(&store).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr(&output),
+        )
+    };
+    let mix = ["report", "--where", "service=mix,event~clock", "--since", "1h", "-s", "comm,sym"];
+    let (code, text, said) = show(&mix);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(text.contains("] work") && text.contains("__clone3"), "{text}");
+    assert!(text.lines().all(|line| !line.contains(" tare ")), "other services: {text}");
+    let (_, folded, said) = show(&["export", "--format", "folded", "-o", "-"]);
+    let weight: u64 =
+        folded.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum();
+    assert_eq!(i64::try_from(weight).ok(), Some(sum(&rows(&store, "samples"), "weight")), "{said}");
+    let page = folder.path().join("flame.html");
+    let (code, _, said) = show(&["flame", "-o", page.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("work"));
+    for (args, why) in [
+        (&["report", "-s", "pid"][..], "samples of a store have comm"),
+        (&["report", "--where", "service"], "has no operator"),
+        (&["report", "--where", "service=nobody"], "no window has such samples"),
+        (&["report", "--until", "1970-01-01"], "no window has such samples"),
+        (&["report", "--since", "soon"], "give a time such as 1h"),
+        (&["export", "--format", "chrome", "-o", "x"], "choose another format"),
+        (&["flame", "--comm", "mix"], "cannot be used with"),
+    ] {
+        let (code, _, said) = show(args);
+        assert_ne!(code, Some(0), "{args:?}");
+        assert!(said.contains(why), "{args:?}: {said}");
     }
 }

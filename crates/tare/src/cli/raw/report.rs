@@ -2,7 +2,7 @@ use super::definition::{options, with_default};
 use super::{
     ChainLengthArgs, ColumnArgs, EventSwitchArgs, FilePartArgs, InlineArgs, InterfaceArgs,
     JsonArgs, NameFilterArgs, OwnSampleArgs, RecordingArgs, ReportLayout, RowArgs, SeparatedArgs,
-    SymbolSearch, TaskFilterArgs,
+    StoreArgs, SymbolSearch, TaskFilterArgs,
 };
 
 const EXAMPLES: &str = "\
@@ -21,6 +21,11 @@ options! {
     #[derive(Clone, Debug, clap::Args)]
     #[command(
         after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()),
+        mut_arg("store", |arg| arg.conflicts_with_all([
+            "file", "input", "tui", "pid", "tid", "cpu", "time", "header", "header_only", "show_info",
+            "dump_raw_trace", "stats", "tasks_list", "mmaps", "branch_stack", "total_cycles", "mem_mode",
+            "latency", "threads", "weight",
+        ])),
         mut_arg("sort", |arg| with_default(arg, "comm,dso,sym")),
         mut_arg("fields", |arg| arg.short('F')),
         mut_arg("comms", |arg| arg.short('c')),
@@ -34,6 +39,10 @@ options! {
         /// The recording.
         #[command(flatten)]
         pub recording: RecordingArgs,
+
+        /// A store in place of a recording.
+        #[command(flatten)]
+        pub stored: StoreArgs,
 
         /// Sort keys and columns.
         #[command(flatten)]

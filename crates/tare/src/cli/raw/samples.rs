@@ -1,15 +1,24 @@
 use super::{
-    EventFilterArgs, InlineArgs, NameFilterArgs, OwnSampleArgs, RecordingArgs, SymbolSearch,
-    TaskFilterArgs,
+    EventFilterArgs, InlineArgs, NameFilterArgs, OwnSampleArgs, RecordingArgs, StoreArgs,
+    SymbolSearch, TaskFilterArgs,
 };
 
 /// Samples of a recording, for `flame` and `export`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("comms", |arg| arg.short('c')))]
+#[command(
+    mut_arg("comms", |arg| arg.short('c')),
+    mut_arg("store", |arg| arg.conflicts_with_all([
+        "file", "input", "comms", "dsos", "symbols", "pid", "tid", "cpu", "time", "inline",
+    ])),
+)]
 pub struct SampleArgs {
     /// The recording.
     #[command(flatten)]
     pub recording: RecordingArgs,
+
+    /// A store in place of a recording.
+    #[command(flatten)]
+    pub stored: StoreArgs,
 
     /// Recorded events.
     #[command(flatten, next_help_heading = "Filters")]

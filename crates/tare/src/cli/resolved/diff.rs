@@ -194,6 +194,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     let time = script::times(raw.tasks.range.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);
     let samples = |input: PathBuf| SampleSelection {
+        stored: None,
         wall_clock: false,
         input,
         events: Vec::new(),

@@ -21,6 +21,11 @@ pub mod schedule;
 pub(crate) mod script;
 mod size;
 pub mod stat;
+#[cfg(feature = "agent")]
+pub(crate) mod stored;
+#[cfg(not(feature = "agent"))]
+#[path = "stored_absent.rs"]
+pub(crate) mod stored;
 pub(crate) mod symbols;
 mod targets;
 pub(crate) mod top;

@@ -7,6 +7,7 @@ use tare_symbols::SymbolOptions;
 
 use crate::cli::raw;
 use crate::cli::resolved::script;
+use crate::cli::resolved::stored::StoredSamples;
 use crate::cli::resolved::symbols;
 use crate::exit::Refusal;
 
@@ -15,6 +16,8 @@ use crate::exit::Refusal;
 pub(crate) struct SampleSelection {
     /// The recording; `-` is standard input.
     pub(crate) input: PathBuf,
+    /// Samples of a store, in place of the recording's.
+    pub(crate) stored: Option<StoredSamples>,
     /// Names of events; empty: all.
     pub(crate) events: Vec<String>,
     /// Whether CPU time and off-CPU time are shown as one event.
@@ -48,7 +51,8 @@ impl SampleSelection {
             ..SampleFilterOptions::default()
         };
         Ok(Self {
-            input: raw.recording.path(),
+            stored: StoredSamples::resolve(&raw.stored)?,
+            input: raw.stored.store.clone().unwrap_or_else(|| raw.recording.path()),
             events: raw.events.events,
             wall_clock: raw.wall_clock,
             filter,
@@ -68,6 +72,7 @@ impl SampleSelection {
         let include_self = false;
         let inline = false;
         let wall_clock = false;
-        Self { input, events, wall_clock, filter, time, include_self, inline, symbols }
+        let stored = None;
+        Self { input, stored, events, wall_clock, filter, time, include_self, inline, symbols }
     }
 }

@@ -28,14 +28,19 @@ use crate::cli::raw;
 use crate::cli::resolved::report::{
     CallGraphs, Interface, RecordingTraits, ReportOptions, ReportPart,
 };
+use crate::cli::resolved::stored::StoredSamples;
 use crate::command::header;
 use crate::command::overhead::folder;
 use crate::command::recording::{self, open};
-use crate::command::samples::OFF_CPU;
+use crate::command::stored::{self, OFF_CPU};
 use crate::exit::{Exit, Refusal, say};
 
 pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
     let mut report = ReportOptions::resolve(raw.clone())?;
+    if let Some(stored) = StoredSamples::resolve(&raw.stored)? {
+        StoredSamples::check_keys(&raw.keys.columns)?;
+        return show_stored(&stored, &report);
+    }
     let progress = ProgressLine::begin();
     let recording = open(&report.input, &mut report.summed.symbols, &progress)?;
     if report.branches_if_recorded && has_branches(recording.description()) {
@@ -63,18 +68,44 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Writes the report; with `-q`, without the lines that start with `#`.
+/// Shows samples of a store as text, or as JSON.
+fn show_stored(stored: &StoredSamples, report: &ReportOptions) -> Outcome {
+    let progress = ProgressLine::begin();
+    let mut summary = stored::summarize(stored)?;
+    adapt(&mut summary.profile, report);
+    drop(progress);
+    if report.output.interface == Interface::Pager {
+        return pager::through(|out| {
+            write_quietly(out, report, |out| table(out, &summary, report))
+        });
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    write_quietly(&mut out, report, |out| table(out, &summary, report))?;
+    out.flush()?;
+    Ok(Exit::Success)
+}
+
+/// Writes the report of a recording.
 fn write_rows(
     out: &mut dyn Write,
     recording: Recording,
     report: &ReportOptions,
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
+    write_quietly(out, report, |out| write(out, recording, report, progress))
+}
+
+/// Passes on what `write` writes; with `-q`, without the lines that start with `#`.
+fn write_quietly(
+    out: &mut dyn Write,
+    report: &ReportOptions,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     if !report.output.quiet {
-        return write(out, recording, report, progress);
+        return write(out);
     }
     let mut text = Vec::new();
-    write(&mut text, recording, report, progress)?;
+    write(&mut text)?;
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     lines.filter(|line| !line.starts_with(b"#")).try_for_each(|line| out.write_all(line))?;
     Ok(())
@@ -104,7 +135,11 @@ fn write(
             let captured = header::file_time(&report.input);
             header::write_only(&mut text, recording, captured, extent)?;
         }
-        ReportPart::Table => return table(out, recording, report, progress),
+        ReportPart::Table => {
+            let summary = summed(recording, report)?;
+            drop(progress);
+            return table(out, &summary, report);
+        }
     }
     drop(progress);
     Ok(out.write_all(&text)?)
@@ -153,24 +188,26 @@ fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Profil
         broken.cost_us = costs.copied_stack_us(&event);
     }
     tare_replay::suggest_symbol_remedy(&mut summary.profile.losses, &report.summed.symbols);
-    find_functions(&mut summary.profile, report);
+    adapt(&mut summary.profile, report);
+    Ok(summary)
+}
+
+/// Applies the options that change a whole profile.
+fn adapt(profile: &mut Profile, report: &ReportOptions) {
+    find_functions(profile, report);
     if report.rows.hides_unresolved {
-        summary.profile.remove_rows(|profile, row| {
+        profile.remove_rows(|profile, row| {
             let frame = row.leaf.and_then(|leaf| profile.frame(leaf));
             frame.is_none_or(|frame| frame.function.is_err())
         });
     }
-    Ok(summary)
 }
 
 fn table(
     out: &mut dyn Write,
-    recording: Recording,
+    summary: &ProfileSummary,
     report: &ReportOptions,
-    progress: ProgressLine,
 ) -> anyhow::Result<()> {
-    let summary = summed(recording, report)?;
-    drop(progress);
     let recorded = recorded(&summary.description);
     let shows_latency = recorded.shows_latency && is_parallel(&summary.profile);
     let recorded = RecordingTraits { shows_latency, ..recorded };
@@ -194,7 +231,7 @@ fn table(
     }
     if report.summed.blocks {
         tare_render::blocks(out, &summary.profile, &summary.blocks, report.rows.percent_limit)?;
-        return ledger(out, &summary);
+        return ledger(out, summary);
     }
     let mut view = report.view(recorded);
     view.layout.groups = report.groups(&summary.description);
@@ -209,7 +246,7 @@ fn table(
     if report.summed.exact || report.columns.is_by_command() {
         tare_render::counted(out, &summary.profile)?;
     }
-    ledger(out, &summary)
+    ledger(out, summary)
 }
 
 /// Whether context switches were recorded.
