@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
@@ -45,6 +46,11 @@ pub struct ContainerDetails {
 struct LocalContainer {
     name: ContainerName,
     bundle: Option<PathBuf>,
+    /// The file that names it, and when that was written.
+    state: PathBuf,
+    written: SystemTime,
+    /// Whether it was listed since the last [`ContainerFiles::forget`].
+    is_current: bool,
 }
 
 /// The files of container runtimes on a machine.
@@ -53,6 +59,8 @@ pub struct ContainerFiles {
     host: Host,
     /// Containers of runc and crun by cgroup.
     local: HashMap<String, LocalContainer>,
+    /// Number of states that were read.
+    version: u64,
 }
 
 /// A part of the configuration of an OCI runtime (`config.json` of a bundle).
@@ -91,26 +99,51 @@ impl ContainerFiles {
     /// Makes a reader of the files of a machine.
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, local: HashMap::new() }
+        Self { host, local: HashMap::new(), version: 0 }
     }
 
-    /// Lists the containers of runc and crun again, for a cgroup that nothing is known about.
+    /// Lists the containers of runc and crun. Samples of a container come after it ended, so those
+    /// that were listed before stay.
     pub fn refresh(&mut self) {
-        self.local.clear();
         for (folder, file, runtime) in
             [("/run/crun", "status", "crun"), ("/run/runc", "state.json", "runc")]
         {
-            for state in folders(&self.host.path(folder)) {
-                let Some(id) = state.file_name().and_then(|name| name.to_str()) else { continue };
-                let Some(value) = read_json::<Value>(&state.join(file)) else { continue };
-                let bundle = bundle(&value);
-                let name = ContainerName { id: id.to_owned(), runtime: Some(runtime) };
-                let container = LocalContainer { name, bundle };
-                for cgroup in cgroups(&value) {
-                    self.local.insert(cgroup, container.clone());
+            for folder in folders(&self.host.path(folder)) {
+                let state = folder.join(file);
+                let written = state.metadata().and_then(|meta| meta.modified()).ok();
+                let known = self.local.values_mut().filter(|local| local.state == state);
+                let mut known = known.filter(|local| Some(local.written) == written).peekable();
+                if known.peek().is_some() {
+                    known.for_each(|local| local.is_current = true);
+                } else if let Some(written) = written {
+                    self.add_local(state, written, runtime);
                 }
             }
         }
+    }
+
+    fn add_local(&mut self, state: PathBuf, written: SystemTime, runtime: &'static str) {
+        let id = state.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let Some(id) = id.map(str::to_owned) else { return };
+        let Some(value) = read_json::<Value>(&state) else { return };
+        self.version += 1;
+        let name = ContainerName { id, runtime: Some(runtime) };
+        let bundle = bundle(&value);
+        let container = LocalContainer { name, bundle, state, written, is_current: true };
+        for cgroup in cgroups(&value) {
+            self.local.insert(cgroup, container.clone());
+        }
+    }
+
+    /// Forgets containers that weren't listed since the last call.
+    pub fn forget(&mut self) {
+        self.local.retain(|_, local| std::mem::take(&mut local.is_current));
+    }
+
+    /// Returns a number that changes when a container is found.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Returns the container of runc or crun in whose cgroup, or below it, a cgroup is.
@@ -373,6 +406,14 @@ mod tests {
         assert_eq!(found("/db1"), Some("db"));
         assert_eq!(found("/"), None);
         assert_eq!(found("/dbx"), None);
+        fs::remove_dir_all(root.path().join("run/crun/web")).unwrap();
+        files.refresh();
+        files.forget();
+        let found = |files: &ContainerFiles| files.find_local("/made/up").cloned();
+        assert!(found(&files).is_some(), "its last samples may still come");
+        files.refresh();
+        files.forget();
+        assert_eq!(found(&files), None);
     }
 
     #[test]

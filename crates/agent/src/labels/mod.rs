@@ -15,7 +15,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tare_kernel::host::Host;
 
@@ -31,9 +30,6 @@ const PROCESSES: usize = 1 << 14;
 
 /// Limit of the part of a process's environment or command line that is read, in bytes.
 const PROCESS_BYTES: u64 = 1 << 17;
-
-/// Shortest time between two looks for containers that runc or crun started by themselves.
-const REFRESH: Duration = Duration::from_secs(2);
 
 /// Which labels are read from processes themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,7 +118,6 @@ pub struct Labeler {
     host: Host,
     options: LabelOptions,
     files: ContainerFiles,
-    refreshed: Option<Instant>,
     cgroups: HashMap<String, Arc<CgroupLabels>>,
     processes: HashMap<i32, ProcessLabels>,
 }
@@ -130,6 +125,8 @@ pub struct Labeler {
 /// Labels that all processes of a cgroup have.
 #[derive(Debug)]
 struct CgroupLabels {
+    /// When they were made: see [`ContainerFiles::version`].
+    version: u64,
     path: String,
     owner: CgroupOwner,
     details: ContainerDetails,
@@ -139,6 +136,8 @@ struct CgroupLabels {
 struct ProcessLabels {
     version: u64,
     cgroup: Option<String>,
+    /// See [`ContainerFiles::version`].
+    containers: u64,
     labels: Arc<Labels>,
 }
 
@@ -150,7 +149,6 @@ impl Labeler {
             files: ContainerFiles::new(host.clone()),
             host,
             options,
-            refreshed: None,
             cgroups: HashMap::new(),
             processes: HashMap::new(),
         }
@@ -165,6 +163,7 @@ impl Labeler {
         if let Some(known) = self.processes.get(&process.pid)
             && known.version == process.version
             && (process.cgroup.is_none() || known.cgroup.as_deref() == process.cgroup)
+            && (known.labels.has_place() || known.containers == self.files.version())
         {
             return Arc::clone(&known.labels);
         }
@@ -182,6 +181,7 @@ impl Labeler {
         let known = ProcessLabels {
             version: process.version,
             cgroup: process.cgroup.map(str::to_owned),
+            containers: self.files.version(),
             labels: Arc::clone(&labels),
         };
         self.processes.insert(process.pid, known);
@@ -193,6 +193,13 @@ impl Labeler {
     pub fn forget(&mut self) {
         self.processes.clear();
         self.cgroups.clear();
+        self.files.forget();
+    }
+
+    /// Looks for containers that runc or crun started by themselves. The files that name them
+    /// disappear with them, so call it several times per second.
+    pub fn list_containers(&mut self) {
+        self.files.refresh();
     }
 
     /// Reads the path of a running process's cgroup: in version 2, else in the hierarchy of
@@ -214,7 +221,9 @@ impl Labeler {
     }
 
     fn cgroup_labels(&mut self, path: String) -> Arc<CgroupLabels> {
-        if let Some(known) = self.cgroups.get(&path) {
+        if let Some(known) = self.cgroups.get(&path)
+            && (known.owner.container.is_some() || known.version == self.files.version())
+        {
             return Arc::clone(known);
         }
         let mut owner = CgroupOwner::from_path(&path);
@@ -228,7 +237,8 @@ impl Labeler {
         let details = container
             .map(|container| self.files.details(container, owner.pod_uid.as_deref()))
             .unwrap_or_default();
-        let labels = Arc::new(CgroupLabels { path: path.clone(), owner, details });
+        let version = self.files.version();
+        let labels = Arc::new(CgroupLabels { version, path: path.clone(), owner, details });
         if self.cgroups.len() >= CGROUPS {
             self.cgroups.clear();
         }
@@ -236,15 +246,10 @@ impl Labeler {
         labels
     }
 
-    /// Finds the container of runc or crun of a cgroup. Looks for new ones, but not often.
+    /// Finds the container of runc or crun of a cgroup that is new.
     fn find_local_container(&mut self, path: &str) -> Option<ContainerName> {
-        if path == "/" {
-            return None;
-        }
-        let is_due = self.refreshed.is_none_or(|last| last.elapsed() >= REFRESH);
-        if self.files.find_local(path).is_none() && is_due {
+        if self.files.find_local(path).is_none() && path != "/" {
             self.files.refresh();
-            self.refreshed = Some(Instant::now());
         }
         self.files.find_local(path).cloned()
     }
@@ -287,8 +292,13 @@ impl Labeler {
 }
 
 impl Labels {
+    /// Whether it is known where the process runs. A container may be found later.
+    fn has_place(&self) -> bool {
+        self.container.is_some() || self.unit.is_some()
+    }
+
     fn add_cgroup(&mut self, cgroup: &CgroupLabels) {
-        let CgroupLabels { path, owner, details } = cgroup;
+        let CgroupLabels { path, owner, details, .. } = cgroup;
         self.unit.clone_from(&owner.unit);
         self.namespace.clone_from(&details.namespace);
         self.pod.clone_from(&details.pod);
@@ -402,6 +412,20 @@ mod tests {
         assert_eq!(labeler.labels(executed, || None).process, "make");
         let moved = SampledProcess { version: 2, ..process(7, "make", Some("/b.service")) };
         assert_eq!(labeler.labels(moved, || None).unit.as_deref(), Some("b.service"));
+    }
+
+    #[test]
+    fn a_container_that_is_found_later_labels_known_processes() {
+        let root = tempfile::tempdir().unwrap();
+        let mut labeler = labeler(root.path(), &[]);
+        let container =
+            |labeler: &mut Labeler| labeler.labels(process(7, "main", Some("/made/up")), || None);
+        assert_eq!(container(&mut labeler).container, None);
+        let state = root.path().join("run/crun/web");
+        fs::create_dir_all(&state).unwrap();
+        fs::write(state.join("status"), r#"{"cgroup-path":"/made/up"}"#).unwrap();
+        labeler.list_containers();
+        assert_eq!(container(&mut labeler).container.as_deref(), Some("web"));
     }
 
     #[test]

@@ -203,6 +203,7 @@ impl<'a> AgentSession<'a> {
                 return Ok(SessionEnd::Stopped);
             }
             if is_due {
+                self.windows.feed.list_containers();
                 self.windows.write_closed(RecorderFacts::read(&self.recording));
                 self.windows.note_open();
                 self.watchdog.keep_alive();
