@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use aya::programs::BtfTracePoint;
-use aya::{Btf, Ebpf, include_bytes_aligned};
+use aya::{Btf, Ebpf};
 
 use serde_json::json;
 
@@ -19,11 +19,6 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-#[cfg(target_arch = "x86_64")]
-static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.aarch64.o");
-
 pub(crate) use kill::run as kill;
 pub(crate) use probe::run as probe;
 
@@ -33,7 +28,8 @@ const SECONDS: &str = "0.5";
 /// Attaches two empty BPF programs until the result is dropped.
 fn attach_empty() -> anyhow::Result<Ebpf> {
     let btf = Btf::from_sys_fs()?;
-    let mut ebpf = Ebpf::load(EMPTY)?;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kernel/bpf");
+    let mut ebpf = Ebpf::load_file(format!("{folder}/empty.{}.o", std::env::consts::ARCH))?;
     for name in ["sys_enter", "sys_exit"] {
         let program: &mut BtfTracePoint =
             ebpf.program_mut(name).context("no such program")?.try_into()?;
