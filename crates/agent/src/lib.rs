@@ -10,5 +10,5 @@ mod writer;
 
 pub use feed::{Feed, FeedSink};
 pub use open_window::{OpenWindowFile, WindowNote};
-pub use window::{ClosedWindow, WindowCounts, WindowOptions, WindowSink, WindowTime};
+pub use window::{ClosedWindow, WindowCounts, WindowOptions, WindowSink, WindowTime, now_us};
 pub use writer::{FinishedWindow, SegmentWriter, WriteTotals};

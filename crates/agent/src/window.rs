@@ -90,11 +90,16 @@ struct Clocks {
     monotonic_ns: u64,
 }
 
+/// Returns the time in microseconds since 1970 (UTC).
+#[must_use]
+pub fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
 impl Clocks {
     fn now() -> Self {
-        let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let utc_us = i64::try_from(utc.as_micros()).unwrap_or(i64::MAX);
-        Self { utc_us, monotonic_ns: monotonic_ns() }
+        Self { utc_us: now_us(), monotonic_ns: monotonic_ns() }
     }
 
     /// Returns UTC at a time of the monotonic clock, in microseconds.

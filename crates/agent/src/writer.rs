@@ -11,9 +11,11 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tare_store::{Segment, SegmentInfo, Store, StoreError, StoreLimits};
+
+use crate::window::now_us;
 
 /// Windows that wait for the thread.
 const QUEUED: usize = 4;
@@ -176,8 +178,7 @@ impl WriterThread {
     /// Enforces the limits of the store, and compacts hours and days that have ended. Another
     /// program that compacts the store does the same.
     fn keep_up(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let now_us = now_us();
         let done = self.store.enforce(&self.limits, now_us).and_then(|removal| {
             lock(&self.totals).removed_windows += removal.windows;
             self.store.compact(now_us)

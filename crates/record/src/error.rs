@@ -121,6 +121,17 @@ pub enum PlanError {
     Open(#[from] OpenError),
 }
 
+impl PlanError {
+    /// Whether a plan without a budget would be possible.
+    #[must_use]
+    pub fn is_of_budget(&self) -> bool {
+        matches!(
+            self,
+            Self::BudgetOfTasks | Self::BudgetOfPeriod { .. } | Self::BudgetOfUnknown { .. }
+        )
+    }
+}
+
 /// Why a command can't be followed in the requested way, or in a preferred one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotFollowed {

@@ -187,8 +187,20 @@ impl ColumnCursor {
         decoder: &mut PageDecoder,
         out: &mut Vec<u32>,
     ) -> Result<(), ParquetError> {
+        self.read(rows, decoder, out, 0, |column, count, _, out| column.append_codes(count, out))
+    }
+
+    /// Appends the next rows: `null` for those without a value, the others with `append`.
+    fn read<T: Clone>(
+        &mut self,
+        rows: usize,
+        decoder: &mut PageDecoder,
+        out: &mut Vec<T>,
+        null: T,
+        append: impl Fn(&mut Self, usize, &mut PageDecoder, &mut Vec<T>) -> Result<(), ParquetError>,
+    ) -> Result<(), ParquetError> {
         if self.pages.is_none() {
-            out.resize(out.len() + rows, 0);
+            out.resize(out.len() + rows, null);
             return Ok(());
         }
         let mut missing = rows;
@@ -199,9 +211,9 @@ impl ColumnCursor {
             while left > 0 {
                 let (known, count) = self.page.next_levels(left)?;
                 if known {
-                    self.append_codes(count, out)?;
+                    append(self, count, decoder, out)?;
                 } else {
-                    out.resize(out.len() + count, 0);
+                    out.resize(out.len() + count, null.clone());
                 }
                 left -= count;
             }
@@ -242,28 +254,7 @@ impl ColumnCursor {
         decoder: &mut PageDecoder,
         out: &mut Vec<i64>,
     ) -> Result<(), ParquetError> {
-        if self.pages.is_none() {
-            out.resize(out.len() + rows, NULL_INT);
-            return Ok(());
-        }
-        let mut missing = rows;
-        while missing > 0 {
-            self.fill(decoder)?;
-            let taken = self.page.left.min(missing);
-            let mut left = taken;
-            while left > 0 {
-                let (known, count) = self.page.next_levels(left)?;
-                if known {
-                    self.append_ints(count, decoder, out)?;
-                } else {
-                    out.resize(out.len() + count, NULL_INT);
-                }
-                left -= count;
-            }
-            self.page.left -= taken;
-            missing -= taken;
-        }
-        Ok(())
+        self.read(rows, decoder, out, NULL_INT, Self::append_ints)
     }
 
     fn append_ints(

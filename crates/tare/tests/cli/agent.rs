@@ -98,6 +98,12 @@ fn signal(agent: &ProcessGuard, signal: Signal) {
     kill_process(Pid::from_raw(i32::try_from(agent.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
+/// Ends an agent, which writes its open window.
+fn end(agent: &ProcessGuard, store: &Path) {
+    signal(agent, Signal::TERM);
+    wait_until("it ends", || status(store)["ended"] == Value::Bool(true));
+}
+
 /// The status of a store's agent; null before its first.
 fn status(store: &Path) -> Value {
     let output = tare().args(["agent", "--status", "--json", "--store"]).arg(store).output();
@@ -116,8 +122,7 @@ fn windows_have_named_stacks_and_labels_and_add_up() {
     wait_for_samples(&store);
     assert_eq!(status(&store)["running"], Value::Bool(true));
     std::thread::sleep(Duration::from_secs(2));
-    signal(&agent, Signal::TERM);
-    wait_until("it ends", || status(&store)["ended"] == Value::Bool(true));
+    end(&agent, &store);
     let samples = rows(&store, "samples");
     let of_mix: Vec<_> = samples.iter().filter(|row| row["process"] == "mix").collect();
     assert!(of_mix.iter().any(|row| row["service"] == "mix"), "{samples:?}");
@@ -202,8 +207,7 @@ fn sighup_reads_the_file_again() {
     signal(&agent, Signal::HUP);
     wait_until("the file is read", || status(&store)["host"] == "second");
     wait_for_samples(&store);
-    signal(&agent, Signal::TERM);
-    wait_until("it ends", || status(&store)["ended"] == Value::Bool(true));
+    end(&agent, &store);
     let hosts: Vec<_> = rows(&store, "segments").iter().map(|row| row["host"].clone()).collect();
     assert!(hosts.iter().filter(|host| *host == "first").count() >= 2, "a wrong file: {hosts:?}");
     assert!(hosts.iter().any(|host| host == "second"), "{hosts:?}");
@@ -312,8 +316,7 @@ fn processes_in_a_container_have_its_id_however_short_they_live() {
     );
     let mut shell: Child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
     assert!(shell.wait().unwrap().success());
-    signal(&running, Signal::TERM);
-    wait_until("it ends", || status(&store)["ended"] == Value::Bool(true));
+    end(&running, &store);
     drop(running);
     drop(cgroup);
     let samples = rows(&store, "samples");
@@ -337,8 +340,7 @@ fn a_store_is_shown_as_a_recording_is() {
     let running = start(&mut agent(&store, &[]));
     wait_for_samples(&store);
     std::thread::sleep(Duration::from_secs(1));
-    signal(&running, Signal::TERM);
-    wait_until("it ends", || status(&store)["ended"] == Value::Bool(true));
+    end(&running, &store);
     let show = |args: &[&str]| {
         let output = tare().args(args).arg("--store").arg(&store).output().unwrap();
         (

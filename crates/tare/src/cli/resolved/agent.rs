@@ -20,7 +20,7 @@ const CONFIG: &str = "/etc/tare/agent.toml";
 /// with BPF.
 const CALL_GRAPH: &str = "auto,16384";
 
-/// Size of a ring buffer: more than the samples of a second with copied stacks, at most rates.
+/// Size of a ring buffer: room for a second of samples with copied stacks, at usual rates.
 const RING: &str = "1M";
 
 /// Options of `tare agent`.

@@ -1,9 +1,10 @@
 //! Samples of a store.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tare_agent::config::Interval;
+use tare_agent::now_us;
 use tare_store::{FilterError, LabelFilter, Query};
 
 use crate::cli::raw;
@@ -68,8 +69,7 @@ impl StoredSamples {
 
 /// Returns a moment in microseconds since 1970 (UTC).
 fn moment(option: &str, text: &str) -> Result<i64, Refusal> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let before = |ago: Duration| i64::try_from(now.saturating_sub(ago).as_micros()).ok();
+    let before = |ago: Duration| Some(now_us() - i64::try_from(ago.as_micros()).ok()?);
     let ago = Interval::parse(text).ok().and_then(|interval| before(interval.0));
     let refuse = || {
         Refusal::usage(format!(

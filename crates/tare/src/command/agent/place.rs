@@ -4,11 +4,10 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
-use tare_agent::{OpenWindowFile, WindowNote};
+use tare_agent::{OpenWindowFile, WindowNote, now_us};
 use tare_kernel::host::Host;
 use tare_store::{SegmentInfo, Store, StoreOptions};
 
@@ -64,12 +63,6 @@ impl AgentPlace {
         self.store.write_gap(&info, note.samples)?;
         Ok(())
     }
-}
-
-/// Returns the time in microseconds since 1970.
-pub(super) fn now_us() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn lock(folder: &Path) -> io::Result<File> {

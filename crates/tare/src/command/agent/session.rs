@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 use tare_agent::labels::Labeler;
 use tare_agent::{
     ClosedWindow, Feed, FeedSink, FinishedWindow, OpenWindowFile, SegmentWriter, WindowNote,
-    WindowOptions, WindowSink,
+    WindowOptions, WindowSink, now_us,
 };
 use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
 use tare_kernel::child::FileLimit;
@@ -21,15 +21,14 @@ use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_profile::Losses;
 use tare_record::output::Output;
-use tare_record::{Backend, Notice, PlanError, Recorder, Recording, RecordingState, Start};
+use tare_record::{Backend, Notice, Recorder, Recording, RecordingState, Start};
 use tare_store::{Figures, StoreLimits};
 use tare_symbols::{SymbolCache, SymbolOptions};
 
-use super::place::{AgentPlace, now_us};
+use super::place::AgentPlace;
 use super::status::AgentStatus;
 use crate::cli::resolved::agent::AgentOptions;
-use crate::command::record::unwinder::RecorderUnwinder;
-use crate::command::record::{sample_cost, wording};
+use crate::command::record::{sample_cost, unwound, wording};
 use crate::command::supervise::{EndCause, Supervisor};
 use crate::exit::say;
 
@@ -322,12 +321,8 @@ fn record(options: &AgentOptions, host: &Host, feed: &Feed) -> anyhow::Result<Re
     for warning in &recorder.plan().warnings {
         say(&wording::warning(warning));
     }
-    let unwinder = RecorderUnwinder::new(recorder.plan(), &options.recorder.sampling);
     let output = Output::to_sink(Box::new(FeedSink(feed.clone())));
-    let output = match recorder.plan().unwound.is_empty() {
-        true => output,
-        false => output.with_unwinder(Box::new(unwinder)).context("cannot start a thread")?,
-    };
+    let output = unwound(output, &options.recorder.sampling, &recorder)?;
     let start = Start { output, command: None, gives_other_rights: false, files: Some(&files) };
     let mut recording =
         recorder.start(start).map_err(|error| wording::record_error(error, host, &files))?;
@@ -340,11 +335,7 @@ fn record(options: &AgentOptions, host: &Host, feed: &Feed) -> anyhow::Result<Re
 fn plan(options: &AgentOptions, host: &Host) -> anyhow::Result<Recorder> {
     let backend = || Backend { host: host.clone(), ..Backend::default() };
     let planned = match Recorder::new(options.recorder.clone(), backend()) {
-        Err(
-            PlanError::BudgetOfTasks
-            | PlanError::BudgetOfPeriod { .. }
-            | PlanError::BudgetOfUnknown { .. },
-        ) => {
+        Err(error) if error.is_of_budget() => {
             let mut recorder = options.recorder.clone();
             recorder.sampling.budget = None;
             say("max-overhead has no effect on these events: their rate or cost isn't known");

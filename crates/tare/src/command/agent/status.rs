@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use tare_agent::WriteTotals;
 use tare_agent::config::Config;
+use tare_agent::{WriteTotals, now_us};
 use tare_format::printable;
 use tare_store::{Figures, SegmentInfo};
 
-use super::place::{FOLDER, STATUS, now_us};
+use super::place::{FOLDER, STATUS};
 use crate::Outcome;
 use crate::cli::resolved::agent::AgentOptions;
 use crate::command::output;

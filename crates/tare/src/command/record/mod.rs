@@ -10,7 +10,7 @@ mod replaced;
 pub(super) mod sample_cost;
 #[cfg(test)]
 mod tests;
-pub(super) mod unwinder;
+mod unwinder;
 pub(crate) mod wording;
 
 use std::io::Write;
@@ -27,7 +27,7 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
-use tare_record::options::{Keep, RecorderProgram, Target};
+use tare_record::options::{Keep, RecorderProgram, Sampling, Target};
 use tare_record::output::{Destination, FileSwitch, Output, OutputError};
 use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
@@ -108,7 +108,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         run_first(priority).map_err(|error| wording::no_priority(Some(priority), error))?;
     }
     let replaced = ReplacedFile::find(&record.output.destination);
-    let output = unwound(open(record, &signals)?, record, &recorder)?;
+    let output = unwound(open(record, &signals)?, &record.options.sampling, &recorder)?;
     // After the fork: the child must not inherit this handler.
     catch_bus_errors();
     let start = Start {
@@ -154,12 +154,16 @@ fn tell_whole_machine(record: &RecordOptions, host: &Host) {
 }
 
 /// Has the output unwind stacks, if the plan has events for that.
-fn unwound(output: Output, record: &RecordOptions, recorder: &Recorder) -> anyhow::Result<Output> {
+pub(super) fn unwound(
+    output: Output,
+    sampling: &Sampling,
+    recorder: &Recorder,
+) -> anyhow::Result<Output> {
     let plan = recorder.plan();
     if plan.unwound.is_empty() {
         return Ok(output);
     }
-    let unwinder = RecorderUnwinder::new(plan, &record.options.sampling);
+    let unwinder = RecorderUnwinder::new(plan, sampling);
     output.with_unwinder(Box::new(unwinder)).map_err(|error| wording::output_error(&error))
 }
 

@@ -11,7 +11,7 @@ use tare_symbols::SymbolOptions;
 
 /// Unwinds the stacks of some events.
 #[derive(Debug)]
-pub(in crate::command) struct RecorderUnwinder {
+pub(super) struct RecorderUnwinder {
     /// Whether any of the events is another one than off-CPU time.
     has_samples: bool,
     unwinder: LiveUnwinder,
@@ -20,7 +20,7 @@ pub(in crate::command) struct RecorderUnwinder {
 impl RecorderUnwinder {
     /// Creates an unwinder for the events of a plan. Their samples keep user registers, and the
     /// recording records of mappings without code, if the options ask for them.
-    pub(in crate::command) fn new(plan: &RecordPlan, sampling: &Sampling) -> Self {
+    pub(super) fn new(plan: &RecordPlan, sampling: &Sampling) -> Self {
         let keeps_registers = sampling.user_registers != 0;
         let keeps_data_mappings = sampling.tracking.contains(Flags::MMAP_DATA);
         let unwound = |event: &usize| UnwoundEvent { event: *event, keeps_registers };

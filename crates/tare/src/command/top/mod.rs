@@ -95,11 +95,7 @@ fn suggest_own_processes(refusal: &Refusal) -> Refusal {
 fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
     let backend = || Backend { host: host.clone(), ..Backend::default() };
     let planned = match Recorder::new(top.options.clone(), backend()) {
-        Err(
-            PlanError::BudgetOfTasks
-            | PlanError::BudgetOfPeriod { .. }
-            | PlanError::BudgetOfUnknown { .. },
-        ) if top.has_default_budget => {
+        Err(error) if error.is_of_budget() && top.has_default_budget => {
             let mut options = top.options.clone();
             options.sampling.budget = None;
             Recorder::new(options, backend())
