@@ -4,11 +4,13 @@
 pub mod config;
 mod feed;
 pub mod labels;
+mod naming;
 mod open_window;
 mod window;
 mod writer;
 
 pub use feed::{Feed, FeedSink};
+pub use naming::{NamelessFile, name_frames};
 pub use open_window::{OpenWindowFile, WindowNote};
 pub use window::{ClosedWindow, WindowCounts, WindowOptions, WindowSink, WindowTime, now_us};
 pub use writer::{FinishedWindow, SegmentWriter, WriteTotals};

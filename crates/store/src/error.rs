@@ -28,7 +28,7 @@ pub enum StoreError {
     #[error("{path}: this window is already in the store", path = .0.display())]
     Exists(PathBuf),
     /// Another program holds the lock of the store.
-    #[error("{path}: another program is writing or compacting this store", path = .0.display())]
+    #[error("{path}: another program is rewriting this store; try again when it has ended", path = .0.display())]
     Locked(PathBuf),
     /// A URL doesn't name a bucket.
     #[error("'{0}' isn't a bucket: write s3://BUCKET or s3://BUCKET/PREFIX")]

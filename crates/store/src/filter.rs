@@ -1,5 +1,7 @@
 //! Which rows a query wants.
 
+use std::fmt;
+
 use regex_lite::Regex;
 
 use crate::schema::{ColumnKind, SAMPLES, SampleColumn};
@@ -75,6 +77,12 @@ impl LabelFilter {
         }
     }
 
+    /// Returns whether the label is the host's name.
+    #[must_use]
+    pub fn is_of_host(&self) -> bool {
+        self.column == SampleColumn::Host
+    }
+
     pub(crate) fn column(&self) -> SampleColumn {
         self.column
     }
@@ -92,6 +100,17 @@ impl LabelFilter {
         let Some(label) = &self.label else { return self.test.keeps(value) };
         let object = value.and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
         self.test.keeps(object.as_ref().and_then(|object| object.get(label)?.as_str()))
+    }
+}
+
+impl fmt::Display for LabelFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = self.label.as_deref().unwrap_or(self.column.name());
+        match &self.test {
+            LabelTest::Equal(value) => write!(f, "{label}={value}"),
+            LabelTest::Different(value) => write!(f, "{label}!={value}"),
+            LabelTest::Matching(pattern) => write!(f, "{label}~{pattern}"),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod limits;
 mod listing;
 mod merge;
 mod name;
+mod overview;
 mod publication;
 mod reader;
 mod recovery;
@@ -30,6 +31,7 @@ mod table_writer;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod verification;
 
 #[cfg(feature = "s3")]
 pub use bucket::{Bucket, BucketCredentials, BucketOptions, Transfer};
@@ -38,6 +40,7 @@ pub use compaction::Compaction;
 pub use error::StoreError;
 pub use filter::{FilterError, LabelFilter, Query};
 pub use limits::{Removal, StoreLimits};
+pub use overview::{FileTotals, HostOverview, StoreOverview};
 pub use reader::StoreReader;
 pub use recovery::Recovery;
 pub use scan::SampleBatch;
@@ -50,3 +53,4 @@ pub use stack_table::{StackTable, StoredFrame};
 pub use store::{Store, StoreOptions, WriteSize};
 pub use symbolize::{FrameName, Symbolization, UnnamedFrame};
 pub use texts::{MAX_TEXT_BYTES, TextId};
+pub use verification::{ProblemKind, StoreProblem, Verification};

@@ -99,6 +99,10 @@ impl StoreReader {
         Ok(Self { folder, threads: threads.max(1) })
     }
 
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
     /// Returns the files that may have rows of the query's times.
     pub(crate) fn files(
         &self,

@@ -60,6 +60,8 @@ pub struct Symbolization {
     pub frames: u64,
     /// Rows of samples whose innermost function got a name.
     pub rows: u64,
+    /// Samples of these rows.
+    pub samples: u64,
     /// Rows of frames that still have no name.
     pub unnamed: u64,
 }
@@ -111,8 +113,11 @@ impl Store {
                 let samples = FilePaths::new(self.folder(), &file.name, &SAMPLES).last;
                 // Its writer may be about to publish the samples.
                 if named > 0 && samples.exists() {
+                    let [rows, samples] =
+                        self.rename_frames(&file.name, &mut source, &mut folders)?;
                     result.frames += named;
-                    result.rows += self.rename_frames(&file.name, &mut source, &mut folders)?;
+                    result.rows += rows;
+                    result.samples += samples;
                     result.segments += 1;
                 }
             }
@@ -121,18 +126,19 @@ impl Store {
         Ok(result)
     }
 
-    /// Replaces a segment by one with names. Returns the number of samples' rows that got one.
+    /// Replaces a segment by one with names. Returns how many rows of samples got one, and the
+    /// number of their samples.
     fn rename_frames<F: FnMut(&UnnamedFrame<'_>) -> Option<FrameName>>(
         &self,
         old: &FileName,
         source: &mut NameSource<F>,
         folders: &mut Vec<PathBuf>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<[u64; 2], StoreError> {
         let kind = if old.kind == FileKind::Day { FileKind::Day } else { FileKind::Hour };
         let name = FileName::for_compaction(kind, std::slice::from_ref(old));
         let mut files = Publication::new(self.folder(), name, &ORDER)?;
         let mut leaves = LeafNames::default();
-        let mut named = 0;
+        let mut named = [0; 2];
         for table in ORDER {
             let path = FilePaths::new(self.folder(), old, table).last;
             let mut out = files.create(table, Effort::More)?;
@@ -142,7 +148,9 @@ impl Store {
                 if *table == FRAMES {
                     name_frame(rows, texts, source, &mut leaves);
                 } else if *table == SAMPLES {
-                    named += u64::from(name_sample(rows, texts, &leaves));
+                    let samples = name_sample(rows, texts, &leaves);
+                    named[0] += u64::from(samples.is_some());
+                    named[1] += samples.unwrap_or(0);
                 }
             });
             copied.map_err(|error| encoding_error(&path, error))?;
@@ -218,17 +226,16 @@ fn name_frame<F: FnMut(&UnnamedFrame<'_>) -> Option<FrameName>>(
     }
 }
 
-/// Names the innermost function of the last row of samples. Returns whether it got a name.
-fn name_sample(rows: &mut Rows, texts: &mut TextTable, leaves: &LeafNames) -> bool {
+/// Names the innermost function of the last row of samples. Returns the number of its samples if it
+/// got a name.
+fn name_sample(rows: &mut Rows, texts: &mut TextTable, leaves: &LeafNames) -> Option<u64> {
     let row = rows.len() - 1;
     if rows.code(SampleColumn::Function as usize, row) != 0 {
-        return false;
+        return None;
     }
-    let Some(name) = leaves.get(&rows.int(SampleColumn::StackId as usize, row)) else {
-        return false;
-    };
+    let name = leaves.get(&rows.int(SampleColumn::StackId as usize, row))?;
     rows.set_code(SampleColumn::Function as usize, row, texts.intern(name).code());
-    true
+    u64::try_from(rows.int(SampleColumn::Samples as usize, row)).ok()
 }
 
 /// Copies a file row by row.

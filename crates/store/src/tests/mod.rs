@@ -6,6 +6,7 @@ mod compaction;
 mod limits;
 mod reading;
 mod symbolize;
+mod verification;
 mod writing;
 
 use std::collections::BTreeMap;

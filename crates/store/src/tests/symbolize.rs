@@ -59,7 +59,7 @@ fn names_reach_frames_and_innermost_functions() {
         asked.push(frame.address);
         name(frame)
     });
-    let expected = Symbolization { segments: 2, frames: 4, rows: 2, unnamed: 8 };
+    let expected = Symbolization { segments: 2, frames: 4, rows: 2, samples: 2, unnamed: 8 };
     assert_eq!(symbolized.unwrap(), expected);
     asked.sort_unstable();
     assert_eq!(asked, [16, 32]);

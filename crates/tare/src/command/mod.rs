@@ -32,6 +32,8 @@ pub(crate) mod sched;
 pub(crate) mod script;
 pub(crate) mod stat;
 #[cfg(feature = "agent")]
+pub(crate) mod store;
+#[cfg(feature = "agent")]
 mod stored;
 #[cfg(not(feature = "agent"))]
 #[path = "stored_absent.rs"]

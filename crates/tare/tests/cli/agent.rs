@@ -18,14 +18,14 @@ use crate::support::{ProcessGuard, is_root, stderr, tare, wait_until, workload};
 const ID: &str = "4f2c9c0f7a4c6cb1d5f0b7a1d3e8c2a94f2c9c0f7a4c6cb1d5f0b7a1d3e8c2a9";
 
 /// An agent that samples often, for a short test.
-fn agent(store: &Path, args: &[&str]) -> Command {
+pub(crate) fn agent(store: &Path, args: &[&str]) -> Command {
     let mut command = tare();
     command.arg("agent").arg("--store").arg(store);
     command.args(["--window", "10s", "-F", "99", "--max-overhead", "50%"]).args(args);
     command
 }
 
-fn start(command: &mut Command) -> ProcessGuard {
+pub(crate) fn start(command: &mut Command) -> ProcessGuard {
     ProcessGuard::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
@@ -36,7 +36,7 @@ fn busy() -> ProcessGuard {
 }
 
 /// Whole-machine events need privileges.
-fn may_record() -> bool {
+pub(crate) fn may_record() -> bool {
     let may = is_root();
     if !may {
         println!("skipped: only root may sample the whole machine here");
@@ -55,7 +55,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The rows of a table, as JSON. Names that begin with a dot are of files being written.
-fn rows(store: &Path, table: &str) -> Vec<Value> {
+pub(crate) fn rows(store: &Path, table: &str) -> Vec<Value> {
     let mut rows = Vec::new();
     for path in segment_files(store, table) {
         let reader = SerializedFileReader::new(File::open(&path).unwrap())
@@ -65,7 +65,7 @@ fn rows(store: &Path, table: &str) -> Vec<Value> {
     rows
 }
 
-fn segment_files(store: &Path, table: &str) -> Vec<PathBuf> {
+pub(crate) fn segment_files(store: &Path, table: &str) -> Vec<PathBuf> {
     let is_whole = |path: &PathBuf| {
         path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'))
     };
@@ -88,7 +88,7 @@ fn frames_of(store: &Path, module: &'static str) -> impl Iterator<Item = Value> 
 }
 
 /// Waits until an agent has noted samples.
-fn wait_for_samples(store: &Path) {
+pub(crate) fn wait_for_samples(store: &Path) {
     wait_until("it notes samples", || {
         open_window(store).is_some_and(|note| note["samples"].as_u64() > Some(20))
     });
@@ -99,7 +99,7 @@ fn signal(agent: &ProcessGuard, signal: Signal) {
 }
 
 /// Ends an agent, which writes its open window.
-fn end(agent: &ProcessGuard, store: &Path) {
+pub(crate) fn end(agent: &ProcessGuard, store: &Path) {
     signal(agent, Signal::TERM);
     wait_until("it ends", || status(store)["ended"] == Value::Bool(true));
 }

@@ -92,6 +92,8 @@ mod stat_follow;
 mod stat_like_perf;
 mod stat_output;
 mod stat_time;
+#[cfg(feature = "agent")]
+mod store;
 mod supervise;
 mod symbols;
 mod symbols_debuginfod;

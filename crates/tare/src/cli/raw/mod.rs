@@ -43,6 +43,8 @@ mod sched;
 mod schedule;
 mod script;
 mod stat;
+#[cfg(feature = "agent")]
+mod store;
 mod stored;
 mod symbol_search;
 mod targets;
@@ -90,6 +92,8 @@ pub use sched::{SchedArgs, SchedSort};
 pub use schedule::{ControlArgs, TimeoutArgs};
 pub use script::{MAX_STACK, ScriptArgs};
 pub use stat::{DEFAULT_EVENTS, StatArgs};
+#[cfg(feature = "agent")]
+pub use store::{StoreAction, StoreCommandArgs};
 pub use stored::StoreArgs;
 pub use symbol_search::SymbolSearch;
 pub use targets::{AttachArgs, FollowMode, InheritArgs, RunningArgs};
@@ -161,6 +165,10 @@ pub enum TareCommand {
     #[cfg(feature = "agent")]
     #[command(args_override_self = true)]
     Agent(Deferred<AgentArgs>),
+    /// Show, name, compact or check a store of `tare agent`.
+    #[cfg(feature = "agent")]
+    #[command(args_override_self = true)]
+    Store(Deferred<StoreCommandArgs>),
     /// Show functions instruction by instruction, with the weight of their samples.
     #[command(args_override_self = true)]
     Annotate(Deferred<AnnotateArgs>),

@@ -22,6 +22,8 @@ pub(crate) mod script;
 mod size;
 pub mod stat;
 #[cfg(feature = "agent")]
+pub(crate) mod store;
+#[cfg(feature = "agent")]
 pub(crate) mod stored;
 #[cfg(not(feature = "agent"))]
 #[path = "stored_absent.rs"]

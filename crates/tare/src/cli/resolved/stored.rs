@@ -39,7 +39,15 @@ impl StoredSamples {
     /// # Errors
     /// Fails with a [`Refusal`] that names the remedy.
     pub(crate) fn resolve(raw: &raw::StoreArgs) -> Result<Option<Self>, Refusal> {
-        let Some(store) = &raw.store else { return Ok(None) };
+        raw.store.is_some().then(|| Self::from_store(raw)).transpose()
+    }
+
+    /// Resolves the typed options of a command that needs a store.
+    ///
+    /// # Errors
+    /// As [`StoredSamples::resolve`].
+    pub(crate) fn from_store(raw: &raw::StoreArgs) -> Result<Self, Refusal> {
+        let store = raw.store.clone().unwrap_or_default();
         let conditions = raw.conditions.iter().map(|text| text.parse::<LabelFilter>());
         let filters: Result<Vec<_>, FilterError> = conditions.collect();
         let query = Query {
@@ -47,7 +55,7 @@ impl StoredSamples {
             until_us: raw.until.as_deref().map(|text| moment("--until", text)).transpose()?,
             filters: filters.map_err(|error| Refusal::usage(format!("--where: {error}")))?,
         };
-        Ok(Some(Self { store: store.clone(), query }))
+        Ok(Self { store, query })
     }
 
     /// Refuses sort keys and columns that samples of a store don't have.

@@ -1,0 +1,223 @@
+//! `tare store`: its actions on stores that are built, and on one that an agent wrote.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tare_store::{Figures, LabelSet, SegmentBuilder, SegmentInfo, StackFrame, Store, StoreOptions};
+
+use crate::agent::{agent, end, may_record, start, wait_for_samples};
+use crate::support::{ProcessGuard, stderr, tare};
+use crate::symbols::{SPIN, build_id, compile, run};
+
+/// 2026-11-26 22:00:00 UTC.
+const EVENING_US: i64 = 1_795_730_400_000_000;
+
+const MINUTE_US: i64 = 60_000_000;
+
+/// A host that no path and no terminal may get as it is.
+pub(crate) const HOSTILE: &str = "../../x\n\x1b[31m/date=2020-01-01";
+
+pub(crate) fn open(folder: &Path) -> Store {
+    Store::open(folder, StoreOptions::default()).unwrap()
+}
+
+pub(crate) fn info(host: &str, minute: i64) -> SegmentInfo {
+    let start_us = EVENING_US + minute * MINUTE_US;
+    SegmentInfo {
+        host: host.to_owned(),
+        start_us,
+        end_us: start_us + MINUTE_US,
+        ..SegmentInfo::default()
+    }
+}
+
+/// Writes a window of five samples, whose frame is at an address of a build without a name.
+fn write_unnamed(folder: &Path, host: &str, minute: i64, build_id: &str, address: u64) {
+    let mut window = SegmentBuilder::new(info(host, minute));
+    let [event, id, module] =
+        ["cpu-clock", build_id, "/gone/spin\n\x1b[31m"].map(|text| window.text(text));
+    let frame =
+        StackFrame { build_id: Some(id), module: Some(module), address, ..StackFrame::default() };
+    let stack = window.stack(&[frame]);
+    let labels = LabelSet { process: Some(window.text("spin")), ..LabelSet::default() };
+    window.add(&labels, event, None, stack, 5, 50);
+    let figures = Figures { samples: 5, unnamed: 5, ..Figures::default() };
+    open(folder).write(&window.finish(figures)).unwrap();
+}
+
+pub(crate) fn of_store(args: &[&str], store: &Path) -> Output {
+    let mut command = tare();
+    command.args(args).arg("--store").arg(store).env_remove("HOME").env_remove("DEBUGINFOD_URLS");
+    command.output().unwrap()
+}
+
+fn document(args: &[&str], store: &Path) -> Value {
+    let output = of_store(args, store);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Returns the file offset of a function.
+fn offset(binary: &Path, function: &str) -> u64 {
+    use object::{Object, ObjectSegment, ObjectSymbol};
+    let data = std::fs::read(binary).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let symbol = file.symbols().find(|symbol| symbol.name() == Ok(function)).unwrap();
+    let holds = |start: u64, size: u64| (start..start + size).contains(&symbol.address());
+    let segment = file.segments().find(|segment| holds(segment.address(), segment.size())).unwrap();
+    symbol.address() - segment.address() + segment.file_range().0
+}
+
+#[test]
+fn frames_get_names_by_build_id_once_their_file_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(binary) = compile(folder.path(), SPIN, "spin", &["-Wl,--build-id=sha1"]) else {
+        return;
+    };
+    let id = build_id(&binary);
+    let store = folder.path().join("store");
+    let address = offset(&binary, "hot_function");
+    (0..3).for_each(|minute| write_unnamed(&store, HOSTILE, minute, &id, address));
+    write_unnamed(&store, HOSTILE, 3, "0123456789", address);
+    let before = document(&["store", "symbolize", "--json"], &store);
+    assert_eq!(before["frames"], 0, "{before}");
+    assert_eq!(before["unnamed_frames"], 4, "{before}");
+    assert_eq!(before["nameless"].as_array().unwrap().len(), 2, "{before}");
+    let (front, rest) = id.split_at(2);
+    let cache = folder.path().join("cache");
+    let place = cache.join(format!(".build-id/{front}/{rest}"));
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(&binary, place.join("elf")).unwrap();
+    let named = of_store(&["store", "symbolize", "--buildid-dir", cache.to_str().unwrap()], &store);
+    assert!(named.status.success(), "{named:?}");
+    let shown = text(&named);
+    assert!(
+        shown.contains("named      3 frames, the innermost of 15 samples, in 3 segments"),
+        "{shown}"
+    );
+    assert!(shown.contains("1 frames of 1 file") && shown.contains("0123456789"), "{shown}");
+    assert!(!shown.contains('\x1b'), "{shown}");
+    let report = text(&of_store(&["report", "--where", "function=hot_function"], &store));
+    assert!(report.contains("hot_function"), "{report}");
+    assert!(of_store(&["store", "verify"], &store).status.success());
+    use std::os::unix::fs::PermissionsExt;
+    for path in crate::agent::segment_files(&store, "samples") {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn names_reach_what_an_agent_recorded_of_a_stripped_program() {
+    if !may_record() {
+        return;
+    }
+    // Other tests run `spin`, with symbols.
+    let folder = tempfile::tempdir().unwrap();
+    let Some(binary) = compile(folder.path(), SPIN, "nameless", &["-Wl,--build-id=sha1"]) else {
+        return;
+    };
+    let id = build_id(&binary);
+    run("objcopy", &["--only-keep-debug", "nameless", "apart"], folder.path());
+    run("objcopy", &["--strip-all", "nameless"], folder.path());
+    let store = folder.path().join("store");
+    let mut spin = Command::new("sh");
+    spin.args(["-c", "for i in $(seq 1000); do \"$0\"; done"]).arg(&binary);
+    let _spin = ProcessGuard::spawn(&mut spin);
+    let running = start(&mut agent(&store, &["-F", "499"]));
+    wait_for_samples(&store);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    end(&running, &store);
+    drop(running);
+    let shows = || {
+        let report = of_store(&["report", "--where", "process=nameless", "-s", "sym"], &store);
+        assert!(report.status.success(), "{report:?}");
+        text(&report).contains("hot_function")
+    };
+    assert!(!shows());
+    let (front, rest) = id.split_at(2);
+    let place = folder.path().join(format!("debug/.build-id/{front}"));
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(folder.path().join("apart"), place.join(format!("{rest}.debug"))).unwrap();
+    let debug = folder.path().join("debug");
+    let named =
+        document(&["store", "symbolize", "--json", "--debug-dir", debug.to_str().unwrap()], &store);
+    assert!(named["samples"].as_u64() > Some(0), "{named}");
+    assert!(shows());
+    let verified = of_store(&["store", "verify"], &store);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn status_shows_hosts_gaps_and_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    write_unnamed(&store, HOSTILE, 0, "8f3a", 1);
+    write_unnamed(&store, "web-1", 1, "8f3a", 1);
+    open(&store).write_gap(&info("web-1", 2), 7).unwrap();
+    let shown = text(&of_store(&["store", "status"], &store));
+    for line in [
+        "web-1\n  time     2026-11-26T22:01:00 to 2026-11-26T22:03:00 UTC\n  windows  1 window, 5 samples\n",
+        "  gaps     1, 60 s, at least 7 samples\n",
+        "  losses   5 samples without a name when recorded (100.0%)\n",
+        "all        2 hosts, 2 windows, 10 samples\n",
+        "raw        7 files, ",
+        "compacted  0 files, 0 bytes\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains('\x1b'), "{shown}");
+    let document = document(&["store", "status", "--json", "--where", "host=web-1"], &store);
+    assert_eq!(document["version"], 1);
+    assert_eq!(document["hosts"].as_array().unwrap().len(), 1, "{document}");
+    assert_eq!(document["hosts"][0]["gap_samples"], 7);
+    let compacted = of_store(&["store", "compact"], &store);
+    assert!(
+        text(&compacted).contains("became 1 of") || text(&compacted).contains("nothing to compact")
+    );
+}
+
+#[test]
+fn verify_finds_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    (0..3).for_each(|minute| write_unnamed(&store, HOSTILE, minute, "8f3a", 1));
+    let valid = of_store(&["store", "verify"], &store);
+    assert_eq!(text(&valid), "ok: 3 segments, 9 files, 15 samples\n");
+    let file = &crate::agent::segment_files(&store, "samples")[0];
+    let bytes = std::fs::read(file).unwrap();
+    std::fs::write(file, &bytes[..bytes.len() - 9]).unwrap();
+    let damaged = of_store(&["store", "verify"], &store);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(
+        text(&damaged).ends_with("1 problem: 3 segments, 9 files, 10 samples\n"),
+        "{damaged:?}"
+    );
+    let document = document(&["store", "verify", "--json"], &store);
+    assert_eq!(document["problems"].as_array().unwrap().len(), 1, "{document}");
+}
+
+#[test]
+fn wrong_usage_of_store_names_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    write_unnamed(&store, "a", 0, "8f3a", 1);
+    for (args, why, code) in [
+        (&["store", "verify", "--since", "1h"][..], "select what status shows", 2),
+        (&["store", "status", "--where", "service=api"], "service=api: status knows hosts only", 2),
+    ] {
+        let output = of_store(args, &store);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(stderr(&output).contains(why), "{output:?}");
+    }
+    for action in ["status", "symbolize", "compact", "verify"] {
+        let gone = folder.path().join("gone");
+        let output = of_store(&["store", action], &gone);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(stderr(&output).contains("--store DIR selects another"), "{output:?}");
+        assert!(!gone.exists());
+    }
+}
