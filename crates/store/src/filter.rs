@@ -77,10 +77,10 @@ impl LabelFilter {
         }
     }
 
-    /// Returns whether the label is the host's name.
+    /// Returns the name of the label.
     #[must_use]
-    pub fn is_of_host(&self) -> bool {
-        self.column == SampleColumn::Host
+    pub fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(self.column.name())
     }
 
     pub(crate) fn column(&self) -> SampleColumn {
@@ -105,7 +105,7 @@ impl LabelFilter {
 
 impl fmt::Display for LabelFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let label = self.label.as_deref().unwrap_or(self.column.name());
+        let label = self.label();
         match &self.test {
             LabelTest::Equal(value) => write!(f, "{label}={value}"),
             LabelTest::Different(value) => write!(f, "{label}!={value}"),

@@ -34,12 +34,8 @@ pub struct HostOverview {
     pub unnamed: u64,
     /// Samples whose stack wasn't kept.
     pub omitted: u64,
-    /// Number of gaps.
-    pub gaps: u64,
-    /// Time of these, in microseconds.
-    pub gap_us: i64,
-    /// Samples lost in gaps, at least.
-    pub gap_samples: u64,
+    /// Its gaps.
+    pub gaps: GapTotals,
     /// Start of the first window or gap, in microseconds since 1970.
     pub start_us: i64,
     /// End of the last window or gap, in microseconds since 1970.
@@ -55,13 +51,22 @@ impl Default for HostOverview {
             truncated: 0,
             unnamed: 0,
             omitted: 0,
-            gaps: 0,
-            gap_us: 0,
-            gap_samples: 0,
+            gaps: GapTotals::default(),
             start_us: i64::MAX,
             end_us: 0,
         }
     }
+}
+
+/// Gaps of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GapTotals {
+    /// Number of gaps.
+    pub count: u64,
+    /// Their length together, in microseconds.
+    pub length_us: i64,
+    /// Samples lost in them, at least.
+    pub samples: u64,
 }
 
 /// Files of a kind.
@@ -79,10 +84,10 @@ impl HostOverview {
         self.start_us = self.start_us.min(segment.start_us);
         self.end_us = self.end_us.max(segment.end_us);
         if segment.is_gap {
-            self.gaps += 1;
-            self.gap_us =
-                self.gap_us.saturating_add(segment.end_us.saturating_sub(segment.start_us));
-            self.gap_samples += figures.samples;
+            let length_us = segment.end_us.saturating_sub(segment.start_us);
+            self.gaps.count += 1;
+            self.gaps.length_us = self.gaps.length_us.saturating_add(length_us);
+            self.gaps.samples += figures.samples;
             return;
         }
         self.windows += 1;

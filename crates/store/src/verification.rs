@@ -158,7 +158,8 @@ impl Verification {
         let windows: BTreeSet<_> = expected.keys().chain(found.keys()).cloned().collect();
         for window in windows {
             let sum = |sums: &WindowSums| sums.get(&window).copied().unwrap_or(0);
-            let (found, expected) = (sum(&found), sum(&expected));
+            let found = sum(&found);
+            let expected = sum(&expected);
             if found != expected {
                 let (host, start_us) = window;
                 let kind = ProblemKind::Samples { host, start_us, found, expected };

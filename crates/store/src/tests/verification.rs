@@ -100,7 +100,7 @@ fn an_overview_has_hosts_gaps_and_sizes() {
     assert_eq!(hosts, ["../../a\n", "b"]);
     let host = overview.hosts["b"];
     assert_eq!((host.windows, host.samples, host.lost), (3, 27, 12));
-    assert_eq!((host.gaps, host.gap_samples, host.gap_us), (1, 7, MINUTE_US));
+    assert_eq!((host.gaps.count, host.gaps.samples, host.gaps.length_us), (1, 7, MINUTE_US));
     assert_eq!(host.start_us, EVENING_US);
     assert_eq!(host.end_us, EVENING_US + 91 * MINUTE_US);
     assert_eq!((overview.raw.files, overview.compacted.files), (19, 0));

@@ -47,7 +47,8 @@ pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     let failed = || named(&export.output);
     let exporter = format.create(out).with_context(failed)?;
     let mut sink = ExportSink { exporter };
-    let needed = NeededParts { traces: format.has_traces, addresses: format.has_addresses };
+    let needed =
+        NeededParts { traces: format.has_traces, addresses: format.has_addresses, windows: false };
     let progress = if is_stdout { ProgressLine::beside_stdout() } else { ProgressLine::begin() };
     let read = replay(&export.samples, needed, &mut sink, &progress)?;
     progress.show_step("writing");

@@ -22,7 +22,7 @@ use tare_tui::ProgressLine;
 use crate::cli::resolved::samples::SampleSelection;
 use crate::cli::resolved::stored::StoredSamples;
 use crate::command::recording::{self, open};
-use crate::command::stored::{OFF_CPU, summarize};
+use crate::command::stored::{OFF_CPU, StoredRows, TimedRow, read};
 use crate::exit::{Exit, Refusal};
 
 /// A recording that was read to its end.
@@ -30,11 +30,13 @@ pub(crate) struct Read {
     pub(crate) profile: Profile,
     pub(crate) ledger: Option<Ledger>,
     pub(crate) session: RecordingOrigin,
+    /// How long was recorded, if it is known.
+    pub(crate) recorded_ns: Option<u64>,
 }
 
 impl Read {
     pub(crate) fn whole(&self) -> RecordingSummary<'_> {
-        let Self { profile, ledger, session } = self;
+        let Self { profile, ledger, session, .. } = self;
         RecordingSummary { profile, ledger: ledger.as_ref(), session }
     }
 }
@@ -46,6 +48,8 @@ pub(crate) struct NeededParts {
     pub(crate) traces: bool,
     /// Each address, with its lines and inlined functions and the mapping of its file.
     pub(crate) addresses: bool,
+    /// The times of a store's windows, whose samples are then not summed up.
+    pub(crate) windows: bool,
 }
 
 /// Hands the selected samples to `sink`.
@@ -56,7 +60,7 @@ pub(crate) fn replay(
     progress: &ProgressLine,
 ) -> anyhow::Result<Read> {
     if let Some(stored) = &samples.stored {
-        return replay_stored(samples, stored, sink);
+        return replay_stored(samples, stored, needed.windows, sink);
     }
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols, progress)?;
@@ -101,33 +105,37 @@ pub(crate) fn replay(
     if taken == 0 {
         return Err(no_samples(samples, &profile).into());
     }
-    Ok(Read { profile, ledger, session: session(&summary.description) })
+    let recorded_ns = ledger.as_ref().map(|ledger| ledger.recorded_ns);
+    Ok(Read { profile, ledger, session: session(&summary.description), recorded_ns })
 }
 
-/// Hands the selected samples of a store to `sink`: one for all that are alike, without a time.
+/// Hands the selected samples of a store to `sink`: one for all that are alike, in the whole store
+/// without a time, or in each window.
 fn replay_stored(
     samples: &SampleSelection,
     stored: &StoredSamples,
+    by_window: bool,
     sink: &mut dyn SampleSink,
 ) -> anyhow::Result<Read> {
-    let ProfileSummary { profile, description, ledger, .. } = summarize(stored)?;
+    let StoredRows { summary, rows, recorded_ns } = read(stored, by_window)?;
+    let ProfileSummary { profile, description, ledger, .. } = summary;
     refuse_unknown(samples, &profile)?;
     let mut taken = 0;
-    for (row, weight) in profile.rows() {
-        let mut row = *row;
+    for TimedRow { time_ns, mut row, weight } in rows {
         if samples.wall_clock && is_called(&profile, row.event, OFF_CPU) {
             row.event = clock(&profile).unwrap_or(row.event);
         }
         if is_wanted(&profile, &samples.events, row.event) {
             taken += 1;
-            let sample = tare_render::LocatedSample { row, weight, time_ns: None, switch: None };
+            let sample = tare_render::LocatedSample { row, weight, time_ns, switch: None };
             sink.sample(&profile, &sample)?;
         }
     }
     if taken == 0 {
         return Err(no_samples(samples, &profile).into());
     }
-    Ok(Read { profile, ledger, session: session(&description) })
+    let recorded_ns = by_window.then_some(recorded_ns);
+    Ok(Read { profile, ledger, session: session(&description), recorded_ns })
 }
 
 /// Filters samples, locates their code, and hands them on.

@@ -221,3 +221,74 @@ fn wrong_usage_of_store_names_the_remedy() {
         assert!(!gone.exists());
     }
 }
+
+/// Writes a window with two functions of a version of a service.
+fn write_version(folder: &Path, minute: i64, version: &str, weights: [u64; 2]) {
+    let mut window = SegmentBuilder::new(info(HOSTILE, minute));
+    let [event, service, version, module] =
+        ["cpu-clock", "api\n../", version, "/usr/bin/api"].map(|text| window.text(text));
+    let labels = LabelSet { service: Some(service), version: Some(version), ..LabelSet::default() };
+    for (function, samples) in ["same", "changed"].into_iter().zip(weights) {
+        let address = function.len() as u64;
+        let function = window.text(function);
+        let frame = StackFrame {
+            function: Some(function),
+            module: Some(module),
+            address,
+            ..StackFrame::default()
+        };
+        let stack = window.stack(&[frame]);
+        window.add(&labels, event, None, stack, samples, samples * 1_000_000);
+    }
+    let figures = Figures { samples: weights.iter().sum(), ..Figures::default() };
+    open(folder).write(&window.finish(figures)).unwrap();
+}
+
+#[test]
+fn two_sets_of_a_store_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    for minute in 0..40_i64 {
+        let noise = minute.cast_unsigned() * 7 % 5;
+        write_version(&store, minute, "1.4", [50 + noise, 50 - noise]);
+        write_version(&store, 40 + minute, "1.5", [50 - noise, 100 + noise]);
+    }
+    let versions = ["--where", "service~^api,version=1.4", "--versus-where", "version=1.5"];
+    let times = ["--until", "2026-11-26T22:40", "--versus-since", "2026-11-26T22:40"];
+    for (sides, name) in [(&versions[..], "version=1.5"), (&times[..], "since 2026-11-26T22:40")] {
+        let args: Vec<&str> = ["diff", "--json"].iter().chain(sides).copied().collect();
+        let document = document(&args, &store);
+        let b = &document["b"][0];
+        assert!(b["name"].as_str().unwrap().ends_with(name), "{document}");
+        let rows = document["events"][0]["rows"].as_array().unwrap();
+        let row = |name: &str| rows.iter().find(|row| row["symbol"] == name).unwrap();
+        let changed = row("changed");
+        let interval = &changed["share"]["difference"];
+        let [low, high] = ["low", "high"].map(|end| interval[end].as_f64().unwrap());
+        // From 48% to 68%.
+        assert!(low > 0.15 && high < 0.25, "{changed}");
+        assert_eq!(changed["share"]["is_shown"], true, "{changed}");
+        let args: Vec<&str> = ["diff", "--stdio"].iter().chain(sides).copied().collect();
+        let shown = text(&of_store(&args, &store));
+        assert!(shown.contains("larger share") && shown.contains("blocks of time"), "{shown}");
+        assert!(shown.contains("A per s") && !shown.contains('\x1b'), "{shown}");
+    }
+    let equal = document(
+        &["diff", "--json", "--where", "version=1.4", "--versus-where", "version=1.4"],
+        &store,
+    );
+    for row in equal["events"][0]["rows"].as_array().unwrap() {
+        assert_eq!(row["share"]["difference"]["value"], 0.0, "{row}");
+    }
+    for (args, why) in [
+        (&["diff"][..], "say what to compare with"),
+        (&["diff", "--versus-where", "x"], "--versus-where: 'x' has no operator"),
+        (&["diff", "--versus-where", "version=9"], "no window has such samples"),
+        (&["diff", "--versus-since", "soon"], "--versus-since soon: give a time"),
+        (&["diff", "a.data", "--versus-since", "1h"], "cannot be used with"),
+    ] {
+        let output = of_store(args, &store);
+        assert_ne!(output.status.code(), Some(0), "{args:?}");
+        assert!(stderr(&output).contains(why), "{args:?}: {output:?}");
+    }
+}

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::{
     EventFilterArgs, ForceArgs, InterfaceArgs, JsonArgs, NameFilterArgs, OwnSampleArgs,
-    PercentageArgs, SeparatedArgs, SymbolSearch, TaskFilterArgs,
+    PercentageArgs, SeparatedArgs, StoreArgs, SymbolSearch, TaskFilterArgs,
 };
 
 const EXAMPLES: &str = "\
@@ -12,6 +12,8 @@ Examples:
   tare diff --fail-if 'malloc>+1%' old*.data -- new*.data
   tare diff --per instructions --json a*.data -- b*.data
   tare diff --flame diff.html a*.data -- b*.data
+  tare diff --store profiles --where service=api,version=1.4 --versus-where version=1.5
+  tare diff --store profiles --since 2h --until 1h --versus-since 1h
 
 With --fail-if the exit status is 3 if a condition is met. tare-diff(1) explains the columns.";
 
@@ -26,6 +28,9 @@ With --fail-if the exit status is 3 if a condition is met. tare-diff(1) explains
     // In perf diff, -C names commands.
     mut_arg("cpu", |arg| arg.short(None)),
     mut_arg("json", |arg| arg.conflicts_with_all(["tui", "stdio"])),
+    mut_arg("store", |arg| arg.conflicts_with_all([
+        "files", "after", "pid", "tid", "cpu", "time", "include_self",
+    ])),
 )]
 pub struct DiffArgs {
     /// Recordings: one of A and one of B [default: perf.data.old perf.data]; or all of A before
@@ -37,9 +42,18 @@ pub struct DiffArgs {
     #[arg(value_name = "B", last = true)]
     pub after: Vec<PathBuf>,
 
-    /// Unit of weights: run, time (per second of recording), or an event that counts work
-    #[arg(long, value_name = "UNIT", default_value = "run", help_heading = "Comparison")]
-    pub per: String,
+    /// A's samples in a store.
+    #[command(flatten)]
+    pub stored: StoreArgs,
+
+    /// B's samples in a store.
+    #[command(flatten)]
+    pub versus: VersusStoreArgs,
+
+    /// Unit of weights: run, time (per second of recording), or an event that counts work [default:
+    /// run; with --store: time]
+    #[arg(long, value_name = "UNIT", help_heading = "Comparison")]
+    pub per: Option<String>,
 
     /// Sort keys that make up a row: comm, dso, symbol
     #[arg(
@@ -155,4 +169,25 @@ pub struct DiffArgs {
     /// Sources of symbols.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
+}
+
+/// B's samples, where they differ from A's.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Store")]
+pub struct VersusStoreArgs {
+    /// B's conditions: each replaces A's on the same label; the others hold for B too
+    #[arg(long, value_name = "LABEL=VALUE,…", requires = "store", value_delimiter = ',')]
+    pub versus_where: Vec<String>,
+
+    /// B's windows start in the last TIME, or not before a date. Replaces --since and --until
+    #[arg(long, value_name = "TIME", requires = "store")]
+    pub versus_since: Option<String>,
+
+    /// B's windows start before this time. Replaces --since and --until
+    #[arg(long, value_name = "TIME", requires = "store")]
+    pub versus_until: Option<String>,
+
+    /// B's store, if it isn't A's
+    #[arg(long, value_name = "DIR", requires = "store")]
+    pub versus_store: Option<PathBuf>,
 }

@@ -65,7 +65,7 @@ pub use bench::{
 };
 pub use chains::{ChainLengthArgs, InlineArgs};
 pub use deferred::Deferred;
-pub use diff::DiffArgs;
+pub use diff::{DiffArgs, VersusStoreArgs};
 pub use doctor::DoctorArgs;
 pub use events::{EventArgs, EventListArgs};
 pub use export::ExportArgs;

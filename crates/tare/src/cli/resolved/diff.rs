@@ -11,6 +11,7 @@ use tare_replay::SampleFilterOptions;
 
 use crate::cli::raw;
 use crate::cli::resolved::samples::SampleSelection;
+use crate::cli::resolved::stored::StoredSamples;
 use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
@@ -57,7 +58,9 @@ impl Diff {
     /// Fails with a usage message if an option is invalid.
     pub(crate) fn resolve(raw: raw::DiffArgs) -> Result<Self, Refusal> {
         refuse_what_makes_no_sense(&raw)?;
-        let per = match raw.per.as_str() {
+        let stored = StoredSamples::both(&raw.stored, &raw.versus)?;
+        let default = if stored.is_some() { "time" } else { "run" };
+        let per = match raw.per.as_deref().unwrap_or(default) {
             "run" => WorkUnit::Run,
             "time" => WorkUnit::Second,
             event => WorkUnit::Event(event.to_owned()),
@@ -91,7 +94,17 @@ impl Diff {
         let seed = raw.seed;
         let flame = raw.flame.clone();
         let events = raw.events.events.clone();
-        Ok(Self { sides: sides(raw)?, events, per, options, view, gates, seed, form, flame })
+        Ok(Self {
+            sides: sides(raw, stored)?,
+            events,
+            per,
+            options,
+            view,
+            gates,
+            seed,
+            form,
+            flame,
+        })
     }
 }
 
@@ -161,7 +174,14 @@ fn order(text: &str) -> Result<DiffOrder, Refusal> {
 }
 
 /// Resolves the recordings of both sides.
-fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
+fn sides(
+    raw: raw::DiffArgs,
+    stored: Option<[StoredSamples; 2]>,
+) -> Result<[Vec<SampleSelection>; 2], Refusal> {
+    if let Some(sides) = stored {
+        let side = |stored| vec![SampleSelection::from_store(stored)];
+        return Ok(sides.map(side));
+    }
     let mut a = raw.files;
     let mut b = raw.after;
     let is_option = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"-");

@@ -63,6 +63,12 @@ impl SampleSelection {
         })
     }
 
+    /// Selects samples of a store.
+    pub(crate) fn from_store(stored: StoredSamples) -> Self {
+        let input = PathBuf::from(stored.name());
+        Self { stored: Some(stored), ..Self::all_of(input) }
+    }
+
     /// Selects samples and sources of symbols as a command line without options does.
     pub(crate) fn all_of(input: PathBuf) -> Self {
         let filter = SampleFilterOptions::default();

@@ -35,7 +35,7 @@ impl StoreCommand {
             ));
         }
         let stored = StoredSamples::from_store(&raw.stored)?;
-        if let Some(filter) = stored.query.filters.iter().find(|filter| !filter.is_of_host()) {
+        if let Some(filter) = stored.query.filters.iter().find(|filter| filter.label() != "host") {
             return Err(Refusal::usage(format!(
                 "--where: {filter}: status knows hosts only, as in --where host=web-1; tare report selects by all labels"
             )));

@@ -31,6 +31,8 @@ pub(crate) struct StoredSamples {
     pub(crate) store: PathBuf,
     /// Which of them.
     pub(crate) query: Query,
+    /// Its times as typed.
+    times: [Option<String>; 2],
 }
 
 impl StoredSamples {
@@ -42,20 +44,65 @@ impl StoredSamples {
         raw.store.is_some().then(|| Self::from_store(raw)).transpose()
     }
 
+    /// Resolves two sets of samples. The second has the first one's options where it has none of
+    /// its own; `None` without `--store`.
+    ///
+    /// # Errors
+    /// As [`StoredSamples::resolve`]; and if nothing distinguishes the sets.
+    pub(crate) fn both(
+        raw: &raw::StoreArgs,
+        versus: &raw::VersusStoreArgs,
+    ) -> Result<Option<[Self; 2]>, Refusal> {
+        let Some(first) = Self::resolve(raw)? else { return Ok(None) };
+        let raw::VersusStoreArgs { versus_where, versus_since, versus_until, versus_store } =
+            versus;
+        let has_time = versus_since.is_some() || versus_until.is_some();
+        if !has_time && versus_where.is_empty() && versus_store.is_none() {
+            return Err(Refusal::usage(
+                "--store: say what to compare with, as in --where version=1.4 --versus-where version=1.5, or --since 2h --until 1h --versus-since 1h",
+            ));
+        }
+        let filters = filters("--versus-where", versus_where)?;
+        let is_replaced =
+            |filter: &LabelFilter| filters.iter().any(|other| other.label() == filter.label());
+        let of_first = first.query.filters.iter().filter(|filter| !is_replaced(filter)).cloned();
+        let filters: Vec<_> = of_first.chain(filters.iter().cloned()).collect();
+        let time = |option, text: &Option<String>, of_first| match has_time {
+            true => text.as_deref().map(|text| moment(option, text)).transpose(),
+            false => Ok(of_first),
+        };
+        let query = Query {
+            since_us: time("--versus-since", versus_since, first.query.since_us)?,
+            until_us: time("--versus-until", versus_until, first.query.until_us)?,
+            filters,
+        };
+        let times = if has_time { [versus_since, versus_until] } else { [&raw.since, &raw.until] };
+        let store = versus_store.clone().unwrap_or_else(|| first.store.clone());
+        let second = Self { store, query, times: times.map(Clone::clone) };
+        Ok(Some([first, second]))
+    }
+
+    /// Returns the store's path with what selects the samples.
+    pub(crate) fn name(&self) -> String {
+        let conditions = self.query.filters.iter().map(ToString::to_string);
+        let times = ["since", "until"].into_iter().zip(&self.times);
+        let times = times.filter_map(|(word, text)| Some(format!("{word} {}", text.as_ref()?)));
+        let words: Vec<String> = conditions.chain(times).collect();
+        format!("{} {}", self.store.display(), words.join(", ")).trim_end().to_owned()
+    }
+
     /// Resolves the typed options of a command that needs a store.
     ///
     /// # Errors
     /// As [`StoredSamples::resolve`].
     pub(crate) fn from_store(raw: &raw::StoreArgs) -> Result<Self, Refusal> {
         let store = raw.store.clone().unwrap_or_default();
-        let conditions = raw.conditions.iter().map(|text| text.parse::<LabelFilter>());
-        let filters: Result<Vec<_>, FilterError> = conditions.collect();
         let query = Query {
             since_us: raw.since.as_deref().map(|text| moment("--since", text)).transpose()?,
             until_us: raw.until.as_deref().map(|text| moment("--until", text)).transpose()?,
-            filters: filters.map_err(|error| Refusal::usage(format!("--where: {error}")))?,
+            filters: filters("--where", &raw.conditions)?,
         };
-        Ok(Self { store, query })
+        Ok(Self { store, query, times: [raw.since.clone(), raw.until.clone()] })
     }
 
     /// Refuses sort keys and columns that samples of a store don't have.
@@ -73,6 +120,12 @@ impl StoredSamples {
             None => Ok(()),
         }
     }
+}
+
+fn filters(option: &str, conditions: &[String]) -> Result<Vec<LabelFilter>, Refusal> {
+    let parsed = conditions.iter().map(|text| text.parse());
+    let parsed: Result<_, FilterError> = parsed.collect();
+    parsed.map_err(|error| Refusal::usage(format!("{option}: {error}")))
 }
 
 /// Returns a moment in microseconds since 1970 (UTC).

@@ -21,6 +21,22 @@ impl StoredSamples {
         }
     }
 
+    /// Refuses `--store`.
+    ///
+    /// # Errors
+    /// Fails with `--store`.
+    pub(crate) fn both(
+        raw: &raw::StoreArgs,
+        _: &raw::VersusStoreArgs,
+    ) -> Result<Option<[Self; 2]>, Refusal> {
+        Ok(Self::resolve(raw)?.map(|stored| match stored {}))
+    }
+
+    /// Can't be called.
+    pub(crate) fn name(&self) -> String {
+        match *self {}
+    }
+
     /// Accepts all keys.
     ///
     /// # Errors

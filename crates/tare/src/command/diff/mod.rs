@@ -85,7 +85,8 @@ fn shown(path: &Path) -> Cow<'_, str> {
 fn compare(raw: raw::DiffArgs) -> Outcome {
     let diff = Diff::resolve(raw)?;
     let is_interactive = is_interactive(&diff)?;
-    diff.sides.iter().flatten().try_for_each(|samples| exists(&samples.input))?;
+    let recordings = diff.sides.iter().flatten().filter(|samples| samples.stored.is_none());
+    recordings.into_iter().try_for_each(|samples| exists(&samples.input))?;
     let slices = diff.sides.iter().all(|side| side.len() == 1);
     let mut runs = Runs::new(DiffOptions { slices, ..diff.options.clone() });
     let mut taken: [Vec<LoadedRecording>; 2] = Default::default();
@@ -138,14 +139,15 @@ fn take(
     progress: &ProgressLine,
 ) -> anyhow::Result<LoadedRecording> {
     let mut taking = Taking::default();
-    let read = replay(samples, NeededParts::default(), &mut taking, progress)?;
+    let needed = NeededParts { windows: true, ..NeededParts::default() };
+    let read = replay(samples, needed, &mut taking, progress)?;
     runs.add(side, &read.profile, taking.collector.sliced());
     let all = samples.time == tare_replay::TimeRanges::All;
-    let recorded_ns = read.ledger.as_ref().map(|ledger| ledger.recorded_ns).filter(|_| all);
-    let name = if samples.input == Path::new("-") {
-        "standard input".to_owned()
-    } else {
-        printable(samples.input.as_os_str().as_encoded_bytes()).into_owned()
+    let recorded_ns = read.recorded_ns.filter(|_| all);
+    let name = match &samples.stored {
+        Some(stored) => printable(&stored.name()).into_owned(),
+        None if samples.input == Path::new("-") => "standard input".to_owned(),
+        None => shown(&samples.input).into_owned(),
     };
     Ok(LoadedRecording {
         name,

@@ -21,7 +21,8 @@ pub(super) fn compare(
     let work = Work::measure(diff, runs, taken)?;
     let (events, mut notes) = events(diff, runs)?;
     let judged = judge(diff, runs, &work, &events);
-    notes.extend(why_not(&judged.method, runs));
+    let is_stored = diff.sides.iter().flatten().any(|samples| samples.stored.is_some());
+    notes.extend(why_not(&judged.method, runs, is_stored));
     let event = |(event, all): &(usize, Change)| {
         let unit = taken.iter().flatten().find_map(|taken| {
             let profile = &taken.read.profile;
@@ -114,20 +115,21 @@ fn method(judged: &JudgedSeries, runs: &Runs) -> String {
 }
 
 /// Notes on the limits of comparing only two recordings.
-fn why_not(method: &Method, runs: &Runs) -> Vec<String> {
+fn why_not(method: &Method, runs: &Runs, is_stored: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if let Method::Blocks(..) | Method::Nothing = method
         && runs.count(0) + runs.count(1) == 2
     {
         notes.push("weights are not judged: one recording a side doesn't show how they vary from run to run".to_owned());
         notes.push(match method {
+            Method::Nothing if is_stored => "shares are not judged: a side has fewer than 20 windows".to_owned(),
             Method::Nothing => "shares are not judged: the recordings are too short, or their samples have no times".to_owned(),
             _ => "shares are judged for these two recordings only; another run may differ by more".to_owned(),
         });
-        notes.push(
+        notes.extend((!is_stored).then_some(
             "for a full comparison, give several recordings a side: tare diff a*.data -- b*.data"
                 .to_owned(),
-        );
+        ));
     }
     notes
 }

@@ -51,13 +51,13 @@ fn write_host(out: &mut impl Write, name: &str, host: &HostOverview) -> std::io:
     let [windows, samples] = [(host.windows, "window"), (host.samples, "sample")]
         .map(|(number, noun)| count(number, noun));
     writeln!(out, "  windows  {windows}, {samples}")?;
-    if host.gaps > 0 {
+    if host.gaps.count > 0 {
         writeln!(
             out,
             "  gaps     {}, {} s, at least {}",
-            grouped(host.gaps),
-            grouped(u64::try_from(host.gap_us / 1_000_000).unwrap_or(0)),
-            count(host.gap_samples, "sample")
+            grouped(host.gaps.count),
+            grouped(u64::try_from(host.gaps.length_us / 1_000_000).unwrap_or(0)),
+            count(host.gaps.samples, "sample")
         )?;
     }
     let losses = [
@@ -91,9 +91,9 @@ fn host_value(name: &str, host: &HostOverview) -> Value {
         "truncated_samples": host.truncated,
         "unnamed_samples": host.unnamed,
         "omitted_samples": host.omitted,
-        "gaps": host.gaps,
-        "gap_us": host.gap_us,
-        "gap_samples": host.gap_samples,
+        "gaps": host.gaps.count,
+        "gap_us": host.gaps.length_us,
+        "gap_samples": host.gaps.samples,
     })
 }
 
