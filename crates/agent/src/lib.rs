@@ -3,6 +3,7 @@
 
 pub mod config;
 mod feed;
+mod host_lock;
 pub mod labels;
 mod naming;
 mod open_window;
@@ -11,6 +12,7 @@ mod window;
 mod writer;
 
 pub use feed::{Feed, FeedSink};
+pub use host_lock::{HostLock, HostLockError};
 pub use naming::{NamelessFile, name_frames};
 pub use open_window::{OpenWindowFile, WindowNote};
 pub use stored::{OFF_CPU_EVENT, StoredRows, TimedRow, read_samples};

@@ -21,6 +21,8 @@ const ID: &str = "4f2c9c0f7a4c6cb1d5f0b7a1d3e8c2a94f2c9c0f7a4c6cb1d5f0b7a1d3e8c2
 pub(crate) fn agent(store: &Path, args: &[&str]) -> Command {
     let mut command = tare();
     command.arg("agent").arg("--store").arg(store);
+    // Other tests run agents too.
+    command.env("RUNTIME_DIRECTORY", store.with_file_name("run"));
     command.args(["--window", "10s", "-F", "99", "--max-overhead", "50%"]).args(args);
     command
 }
@@ -183,6 +185,39 @@ fn a_store_has_one_agent() {
     let second = agent(&store, &["--timeout", "500"]).output().unwrap();
     assert_eq!(second.status.code(), Some(1), "{second:?}");
     assert!(stderr(&second).contains("another agent writes into"), "{second:?}");
+}
+
+#[test]
+fn a_machine_has_one_agent_and_a_cgroup_another() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let stores = ["first", "second"].map(|name| folder.path().join(name));
+    let [first, second] = &stores;
+    let running = start(&mut agent(first, &[]));
+    wait_until("it runs", || open_window(first).is_some());
+    let refused = agent(second, &["--timeout", "500"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = stderr(&refused);
+    assert!(said.contains(&format!("the agent {} samples these", running.id())), "{said}");
+    assert!(open_window(second).is_none());
+    if let Some(cgroup) = ContainerCgroup::new() {
+        let path = cgroup.0.to_str().unwrap();
+        let of_cgroup = agent(second, &["--timeout", "500", "--cgroup", path]).output().unwrap();
+        assert!(of_cgroup.status.success(), "{of_cgroup:?}");
+    } else {
+        println!("skipped in part: no cgroup can be created here");
+    }
+    let start_us = || status(first)["started_us"].as_i64();
+    wait_until("it writes its status", || start_us().is_some());
+    let first_us = start_us();
+    signal(&running, Signal::HUP);
+    wait_until("it goes on after a reload", || start_us() > first_us);
+    end(&running, first);
+    drop(running);
+    let after = agent(second, &["--timeout", "500"]).output().unwrap();
+    assert!(after.status.success(), "{after:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Options of `tare agent`: those of its file, then those of the command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_agent::config::{Config, Interval, Share, Size, ValueError};
@@ -32,6 +32,8 @@ pub(crate) struct AgentOptions {
     pub(crate) file: Option<String>,
     /// Options of the recorder.
     pub(crate) recorder: RecorderOptions,
+    /// Where agents of this host lock each other out; `None` if it isn't known.
+    pub(crate) lock_folder: Option<PathBuf>,
     /// Time after which the agent ends.
     pub(crate) timeout: Option<Duration>,
 }
@@ -56,8 +58,22 @@ impl AgentOptions {
         // Stacks are known by the build ids of their files.
         recorder.sampling.tracking.insert(Flags::BUILD_ID);
         let file = file.map(|path| path.display().to_string());
-        Ok(Self { config, file, recorder, timeout: raw.end.duration() })
+        let lock_folder = lock_folder();
+        Ok(Self { config, file, recorder, lock_folder, timeout: raw.end.duration() })
     }
+}
+
+/// Returns the folder that systemd made for the agent, else one that all agents of this user share.
+fn lock_folder() -> Option<PathBuf> {
+    let folder_of = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        // systemd separates several folders by colons.
+        let first = value?.to_str()?.split(':').next().map(PathBuf::from);
+        first.filter(|path| path.is_absolute())
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    let shared = || if is_root { Some("/run".into()) } else { folder_of("XDG_RUNTIME_DIR") };
+    folder_of("RUNTIME_DIRECTORY").or_else(|| Some(shared()?.join("tare")))
 }
 
 fn read(path: &Path) -> Result<Config, Refusal> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
-use tare_agent::{OpenWindowFile, WindowNote, now_us};
+use tare_agent::{HostLock, HostLockError, OpenWindowFile, WindowNote, now_us};
 use tare_kernel::host::Host;
 use tare_store::{SegmentInfo, Store, StoreOptions};
 
@@ -26,8 +26,14 @@ pub(super) struct AgentPlace {
     pub(super) info: SegmentInfo,
     pub(super) open_window: OpenWindowFile,
     pub(super) status: PathBuf,
-    /// Locked as long as it is open.
-    pub(super) lock: File,
+    pub(super) locks: AgentLocks,
+}
+
+/// What other agents can't have as long as this one runs.
+pub(super) struct AgentLocks {
+    _store: File,
+    /// `None` if it can't be locked.
+    _host: Option<HostLock>,
 }
 
 impl AgentPlace {
@@ -39,12 +45,13 @@ impl AgentPlace {
             message: format!("{error}; --store DIR selects another folder"),
         })?;
         let folder = path.join(FOLDER);
-        let lock = lock(&folder).map_err(|error| in_use(path, &error))?;
+        let store_lock = lock(&folder).map_err(|error| in_use(path, &error))?;
+        let locks = AgentLocks { _store: store_lock, _host: lock_host(options)? };
         store.recover()?;
         let open_window = OpenWindowFile::open(&folder.join("open-window"))
             .with_context(|| format!("cannot note the open window in {}", folder.display()))?;
         let info = info(options, host);
-        let place = Self { store, info, open_window, status: folder.join(STATUS), lock };
+        let place = Self { store, info, open_window, status: folder.join(STATUS), locks };
         if let Some(note) = place.open_window.read() {
             place.write_gap(note)?;
         }
@@ -72,6 +79,30 @@ fn lock(folder: &Path) -> io::Result<File> {
     let file = options.open(folder.join("lock"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
+}
+
+/// Keeps agents away that would sample the same tasks.
+fn lock_host(options: &AgentOptions) -> Result<Option<HostLock>, Refusal> {
+    let Some(folder) = &options.lock_folder else {
+        say("other agents may sample the same tasks: without XDG_RUNTIME_DIR they aren't seen");
+        return Ok(None);
+    };
+    match HostLock::take(folder, options.config.cgroup.as_deref()) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(HostLockError::Taken { pid }) => {
+            let remedy = pid.map_or_else(
+                || "end it first".to_owned(),
+                |pid| format!("end it with `kill {pid}`, or sample a cgroup with --cgroup"),
+            );
+            let message = format!("{}: {remedy}", HostLockError::Taken { pid });
+            Err(Refusal { exit: Exit::Failure, message })
+        }
+        Err(HostLockError::File(error)) => {
+            let folder = folder.display();
+            say(&format!("{folder}: {error}: other agents may sample the same tasks"));
+            Ok(None)
+        }
+    }
 }
 
 fn in_use(store: &Path, error: &io::Error) -> Refusal {

@@ -132,7 +132,7 @@ impl<'a> AgentSession<'a> {
         place: AgentPlace,
         signals: &'a Signals,
     ) -> anyhow::Result<Self> {
-        let AgentPlace { store, info, open_window, status, lock } = place;
+        let AgentPlace { store, info, open_window, status, locks } = place;
         let config = &options.config;
         let labeler = Labeler::new(host.clone(), config.label_options()?);
         let windows = WindowOptions {
@@ -152,7 +152,7 @@ impl<'a> AgentSession<'a> {
         };
         let windows = WindowKeeper {
             writer: SegmentWriter::start(store, limits).context("cannot start a thread")?,
-            status: AgentStatus::new(status, lock, &info, config),
+            status: AgentStatus::new(status, locks, &info, config),
             feed,
             open_window,
             meter: CostMeter::default(),

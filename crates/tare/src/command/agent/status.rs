@@ -12,7 +12,7 @@ use tare_agent::{WriteTotals, now_us};
 use tare_format::printable;
 use tare_store::{Figures, SegmentInfo};
 
-use super::place::{FOLDER, STATUS};
+use super::place::{AgentLocks, FOLDER, STATUS};
 use crate::Outcome;
 use crate::cli::resolved::agent::AgentOptions;
 use crate::command::output;
@@ -64,12 +64,17 @@ pub(super) struct AgentStatus {
     document: StatusDocument,
     /// What the file has; `None` before it is written.
     written: Option<WriteTotals>,
-    /// Locked as long as the agent runs.
-    _lock: File,
+    /// Held as long as the agent runs.
+    _locks: AgentLocks,
 }
 
 impl AgentStatus {
-    pub(super) fn new(path: PathBuf, lock: File, info: &SegmentInfo, config: &Config) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        locks: AgentLocks,
+        info: &SegmentInfo,
+        config: &Config,
+    ) -> Self {
         let document = StatusDocument {
             version: VERSION,
             agent_version: info.agent_version.clone(),
@@ -89,7 +94,7 @@ impl AgentStatus {
             error: None,
             last_window: LastWindow::default(),
         };
-        Self { path, document, written: None, _lock: lock }
+        Self { path, document, written: None, _locks: locks }
     }
 
     pub(super) fn add_window(&mut self, figures: &Figures) {
