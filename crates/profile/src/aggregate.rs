@@ -45,12 +45,10 @@ pub struct Entry {
     pub task: Arc<EntryTask>,
     /// The frame. All samples of the entry share its function, file or line if that is a sort key.
     pub frame: Option<FrameId>,
-    /// The weight of samples in the entry itself.
-    pub own: Weight,
-    /// Sums that only some columns need; `None` if all are 0.
+    /// Sums that are 0 for most entries; `None` if all are.
     pub parts: Option<Box<EntryParts>>,
     /// The weight of samples in the entry and in its callees; without [`TableOptions::children`]
-    /// equal to `own`.
+    /// equal to [`Entry::own`].
     pub total: Weight,
     /// Frames of the entry's longest chain, from the entry on in the order of the trees. Among
     /// equal entries, the one with the most is shown first: it is nearest to the root.
@@ -76,9 +74,12 @@ pub struct EntryTask {
     pub details: Option<DetailsId>,
 }
 
-/// Sums of an entry that only some columns need.
+/// Sums that are 0 for most entries: an entry without samples of its own, in a table without
+/// further columns, has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryParts {
+    /// The weight of samples in the entry itself.
+    pub own: Weight,
     /// With [`TableOptions::by_space`], the own period in the kernel, in programs, in guest kernels
     /// and in guest programs.
     pub own_by_space: [u64; 4],
@@ -89,7 +90,13 @@ pub struct EntryParts {
 }
 
 impl Entry {
-    /// Returns the sums that only some columns need.
+    /// Returns the weight of samples in the entry itself.
+    #[must_use]
+    pub fn own(&self) -> Weight {
+        self.parts.as_ref().map_or_else(Weight::default, |parts| parts.own)
+    }
+
+    /// Returns the sums that are 0 for most entries.
     #[must_use]
     pub fn parts(&self) -> EntryParts {
         self.parts.as_deref().copied().unwrap_or_default()
@@ -381,7 +388,7 @@ impl TableBuilder<'_> {
             self.numbers.begin_group(row.group, self.entries.len());
             let frames = self.profile.frames_of(row.row.stack);
             if let Some(entry) = self.find_or_add_entry(row, row.row.leaf) {
-                self.entries[entry].own.add(row.weight);
+                self.entries[entry].parts.get_or_insert_default().own.add(row.weight);
                 self.add_to_space(entry, row);
                 self.add_latency(entry, row, |parts| &mut parts.own_latency);
                 if !self.from_entries || frames.is_empty() {
@@ -418,7 +425,6 @@ impl TableBuilder<'_> {
             self.entries.push(Entry {
                 task,
                 frame,
-                own: Weight::default(),
                 parts: None,
                 total: Weight::default(),
                 depth: 0,
@@ -527,7 +533,7 @@ mod tests {
         let mut sums: Vec<_> = table
             .entries
             .iter()
-            .map(|e| (name(profile, e.frame.unwrap()), e.own.period, e.total.period))
+            .map(|e| (name(profile, e.frame.unwrap()), e.own().period, e.total.period))
             .collect();
         sums.sort();
         sums
@@ -589,7 +595,7 @@ mod tests {
             assert_eq!(table.all_latency, 10_000);
             let sums = table.entries.iter().map(|entry| {
                 let parts = entry.parts();
-                (entry.own.period, parts.own_latency, parts.total_latency)
+                (parts.own.period, parts.own_latency, parts.total_latency)
             });
             sums.collect::<Vec<_>>()
         };
@@ -610,7 +616,10 @@ mod tests {
             event,
             &TableOptions { keys: vec![SortKey::Comm], filter, ..TableOptions::default() },
         );
-        assert_eq!((table.entries.len(), table.entries[0].own.period, table.all.period), (1, 2, 7));
+        assert_eq!(
+            (table.entries.len(), table.entries[0].own().period, table.all.period),
+            (1, 2, 7)
+        );
     }
 
     #[test]

@@ -52,12 +52,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (event, _) in profile.events() {
         let keys = tare_profile::TableOptions { keys: vec![SortKey::Symbol], ..Default::default() };
         let mut entries = table(&profile, event, &keys).entries;
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.own.samples));
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.own().samples));
         for entry in entries.iter().take(10) {
             let function = entry.frame.and_then(|frame| profile.frame(frame)?.function.ok());
             let name = function.and_then(|function| Some(profile.symbol(function)?.name));
             let name = name.map_or(&b"?"[..], |name| profile.string(name));
-            println!("{:6} of {samples} {}", entry.own.samples, String::from_utf8_lossy(name));
+            println!("{:6} of {samples} {}", entry.own().samples, String::from_utf8_lossy(name));
         }
     }
     Ok(())

@@ -641,12 +641,12 @@ impl Column {
 
     /// Returns the weight whose share the column shows.
     pub(crate) fn part(self, entry: &Entry) -> Weight {
-        let latency = |period| Weight { period, ..entry.own };
+        let latency = |period| Weight { period, ..entry.own() };
         match self {
             Self::Children => entry.total,
             Self::LatencyChildren => latency(entry.parts().total_latency),
             Self::Latency => latency(entry.parts().own_latency),
-            _ => entry.own,
+            _ => entry.own(),
         }
     }
 
@@ -744,11 +744,11 @@ fn write_share(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
 }
 
 fn write_samples(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    write!(out, "{}", cell.entry.own.samples)
+    write!(out, "{}", cell.entry.own().samples)
 }
 
 fn write_period(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    write!(out, "{}", cell.entry.own.period)
+    write!(out, "{}", cell.entry.own().period)
 }
 
 fn write_comm(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
@@ -821,7 +821,7 @@ fn write_number(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
 }
 
 fn write_times_samples(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
-    let samples = cell.entry.own.samples;
+    let samples = cell.entry.own().samples;
     cell.write_detail(out, |out, number| write!(out, "{}", number.saturating_mul(samples)))
 }
 
@@ -849,7 +849,7 @@ fn write_page_size(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
 }
 
 fn by_own_weight(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
-    right.own.period.cmp(&left.own.period)
+    right.own().period.cmp(&left.own().period)
 }
 
 /// Compares by weight with callees. Of two entries with the same weight in a thread, the caller
@@ -869,7 +869,7 @@ fn by_space_weight(column: Column, _: &Profile, left: &Entry, right: &Entry) -> 
 }
 
 fn by_samples(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
-    right.own.samples.cmp(&left.own.samples)
+    right.own().samples.cmp(&left.own().samples)
 }
 
 fn by_comm(_: Column, profile: &Profile, left: &Entry, right: &Entry) -> Ordering {

@@ -160,7 +160,7 @@ impl GroupTable<'_> {
         else {
             return Ok(());
         };
-        let own = if self.view.children { entry.total } else { entry.own };
+        let own = if self.view.children { entry.total } else { entry.own() };
         graphs.as_mut().map_or(Ok(()), |graphs| graphs.write(out, entry, own))
     }
 }

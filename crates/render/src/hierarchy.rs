@@ -34,7 +34,7 @@ impl Level {
 
     /// Adds an entry below the levels that its sort keys name.
     fn add(&mut self, names: &[String], entry: &Entry, number: usize) {
-        self.own.add(entry.own);
+        self.own.add(entry.own());
         self.own_latency = self.own_latency.saturating_add(entry.parts().own_latency);
         let LevelContent::Levels(levels) = &mut self.below else { return };
         match names {
@@ -138,7 +138,7 @@ impl Drawing<'_> {
                 LevelContent::Levels(_) => self.levels(out, level, depth + 1, graphs)?,
                 LevelContent::Entry(entry) => {
                     if let Some(graphs) = graphs {
-                        graphs.write(out, entry, entry.own)?;
+                        graphs.write(out, entry, entry.own())?;
                     }
                 }
             }

@@ -423,7 +423,7 @@ impl<'a> Entries<'a> {
             },
             own_latency: latency(Column::Latency),
             total_latency: latency(Column::LatencyChildren),
-            own: sum(entry.own),
+            own: sum(entry.own()),
             total: view.children.then(|| sum(entry.total)),
             graph: Graph { profile, tree: CallTree::default() },
         }

@@ -33,7 +33,7 @@ pub fn rows(profile: &Profile, event: EventId, view: &TableView) -> ProfileTable
     let mut table = table(profile, event, &options);
     if view.is_relative {
         table.all = Weight::default();
-        table.entries.iter().for_each(|entry| table.all.add(entry.own));
+        table.entries.iter().for_each(|entry| table.all.add(entry.own()));
         let latencies = table.entries.iter().map(|entry| entry.parts().own_latency);
         table.all_latency = latencies.fold(0, u64::saturating_add);
     }
@@ -70,7 +70,7 @@ fn sort(entries: &mut [Entry], compare: impl Fn(&Entry, &Entry) -> Ordering) {
 }
 
 fn is_shown(entry: &Entry, all: Weight, view: &TableView) -> bool {
-    let weight = if view.children { entry.total } else { entry.own };
+    let weight = if view.children { entry.total } else { entry.own() };
     percent(weight, all) >= view.percent_limit
 }
 
@@ -94,11 +94,11 @@ mod tests {
         let mut entries =
             table(&profile, event, &TableOptions { keys, ..TableOptions::default() }).entries;
         let mut expected: Vec<_> =
-            entries.iter().map(|entry| (entry.own.period, entry.task.cpu)).collect();
+            entries.iter().map(|entry| (entry.own().period, entry.task.cpu)).collect();
         expected.sort_by_key(|(period, _)| *period);
-        sort(&mut entries, |left, right| left.own.period.cmp(&right.own.period));
+        sort(&mut entries, |left, right| left.own().period.cmp(&right.own().period));
         let sorted: Vec<_> =
-            entries.iter().map(|entry| (entry.own.period, entry.task.cpu)).collect();
+            entries.iter().map(|entry| (entry.own().period, entry.task.cpu)).collect();
         assert_eq!(sorted, expected);
     }
 }

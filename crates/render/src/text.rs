@@ -112,7 +112,7 @@ fn section(
     for entry in &table.entries {
         lines.row(out, |cell, _, column| cells.fill(cell, column, entry))?;
         if let Some(graphs) = &mut graphs {
-            graphs.write(out, entry, if view.children { entry.total } else { entry.own })?;
+            graphs.write(out, entry, if view.children { entry.total } else { entry.own() })?;
         }
     }
     writeln!(out, "\n")

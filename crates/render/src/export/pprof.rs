@@ -360,13 +360,15 @@ impl<'a, W: Write> ProfileBuilder<'a, W> {
 
     /// Adds the tables that samples refer to and the comments.
     fn finish(mut self, span: &TimeSpan) -> io::Result<()> {
-        self.add_mappings();
-        for (number, function) in (1..).zip(&self.functions) {
-            let PprofFunction { name, system_name, file, first_line, .. } = *function;
+        self.locations = LocationIds::default();
+        self.add_mappings()?;
+        for (number, function) in (1..).zip(std::mem::take(&mut self.functions)) {
+            let PprofFunction { name, system_name, file, first_line, .. } = function;
             let mut message = Message::default();
             let fields = [number, name, system_name, file, first_line.into()];
             (1..).zip(fields).for_each(|(field, value)| message.number(field, value));
             self.message.bytes(5, &message.0);
+            self.flush(FLUSHED_BYTES)?;
         }
         self.message.number(9, span.wall_start_ns(self.whole));
         self.message.number(10, span.length_ns());
@@ -376,13 +378,14 @@ impl<'a, W: Write> ProfileBuilder<'a, W> {
             let comment = self.string(line.as_bytes());
             self.message.number(13, comment);
         }
-        for text in &self.strings {
-            self.message.bytes(6, text);
+        for text in std::mem::take(&mut self.strings) {
+            self.message.bytes(6, &text);
+            self.flush(FLUSHED_BYTES)?;
         }
         self.flush(0)
     }
 
-    fn add_mappings(&mut self) {
+    fn add_mappings(&mut self) -> io::Result<()> {
         let profile = self.whole.profile;
         for (number, (mapping, has_lines)) in (1..).zip(std::mem::take(&mut self.mappings)) {
             let path = profile.dso(mapping.dso).map(|dso| profile.string(dso.path));
@@ -404,7 +407,9 @@ impl<'a, W: Write> ProfileBuilder<'a, W> {
             message.number(7, 1);
             (8..=10).for_each(|field| message.number(field, has_lines.into()));
             self.message.bytes(3, &message.0);
+            self.flush(FLUSHED_BYTES)?;
         }
+        Ok(())
     }
 }
 

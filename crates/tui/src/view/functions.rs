@@ -353,7 +353,7 @@ impl FunctionsView {
         let Some(data) = &self.data else { return Default::default() };
         match column {
             Column::Children => theme.percent(percent(entry.total, data.table.all)),
-            Column::Overhead => theme.percent(percent(entry.own, data.table.all)),
+            Column::Overhead => theme.percent(percent(entry.own(), data.table.all)),
             Column::Key(SortKey::Symbol) => theme.space(space(profile, entry.frame)),
             _ => Default::default(),
         }
