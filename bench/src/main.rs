@@ -1,5 +1,6 @@
 //! Benchmarks of tare beside perf and other tools: `./x bench --help`.
 
+mod background;
 mod benchmark;
 mod machine;
 mod report;
@@ -32,6 +33,12 @@ struct Arguments {
     /// (default: 1).
     #[arg(long)]
     seed: Option<u64>,
+    /// Length of each run of agent, in seconds (default: 900).
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Another profiler, opentelemetry-ebpf-profiler, for agent to compare with.
+    #[arg(long, value_name = "FILE")]
+    peer: Option<PathBuf>,
     /// List the benchmarks.
     #[arg(long)]
     list: bool,
@@ -54,7 +61,7 @@ fn main() -> anyhow::Result<()> {
         writeln!(out, "{} PART… {}", STACKS.name, stack_parts().collect::<Vec<_>>().join(" "))?;
         return Ok(());
     }
-    let Arguments { names, tare, workloads, pairs: rounds, seed, .. } = arguments;
+    let Arguments { names, tare, workloads, pairs: rounds, seed, seconds, peer, .. } = arguments;
     let (chosen, before, cases) = match names.as_slice() {
         [against, before, cases @ ..] if against == AGAINST.name => {
             (vec![&AGAINST], Some(before.into()), cases.to_vec())
@@ -64,7 +71,7 @@ fn main() -> anyhow::Result<()> {
         }
         names => (choose(names)?, None, Vec::new()),
     };
-    let setting = Setting { tare, workloads, before, cases, rounds, seed };
+    let setting = Setting { tare, workloads, before, cases, rounds, seed, seconds, peer };
     setting.calibrate();
     let machine = machine::HostInfo::here();
     writeln!(out, "{machine}")?;

@@ -18,6 +18,10 @@ pub(crate) struct Setting {
     pub(crate) rounds: Option<usize>,
     /// The seed of random addresses, if given.
     pub(crate) seed: Option<u64>,
+    /// The length of a run in seconds, if given.
+    pub(crate) seconds: Option<u64>,
+    /// Another profiler to compare with.
+    pub(crate) peer: Option<PathBuf>,
 }
 
 impl Setting {

@@ -1,5 +1,6 @@
 //! The list of benchmarks.
 
+mod agent;
 mod bench_ab;
 mod diff;
 mod flame_page;
@@ -221,6 +222,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "probe",
         about: "calls of a function that tare trace --probe looks at, beside bpftrace",
         run: trace::probe,
+    },
+    Benchmark {
+        name: "agent",
+        about: "CPU time and memory of tare agent: at rest, and beside compilations",
+        run: agent::cost::run,
+    },
+    Benchmark {
+        name: "agent-kill",
+        about: "stores of 300 agents that are killed",
+        run: agent::kill::run,
     },
     STACKS,
     Benchmark {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::ids::{DsoId, StringId, SymbolId};
+use crate::ids::{DsoId, Id, StringId, SymbolId};
 use crate::sets::Set;
 use crate::tables::{Dso, MappedFile, MappedRange};
 
@@ -15,7 +15,8 @@ const MAX_RANGES: usize = 1 << 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileTable {
     dsos: Set<Dso>,
-    mapped: HashMap<DsoId, MappedFile>,
+    /// By index of the file. There may be a hundred thousand.
+    mapped: Vec<Option<MappedFile>>,
     linkage_names: HashMap<SymbolId, StringId>,
 }
 
@@ -29,8 +30,12 @@ impl FileTable {
     }
 
     pub(crate) fn add_mapping(&mut self, dso: DsoId, range: MappedRange, build_id: &[u8]) {
-        let is_new = !self.mapped.contains_key(&dso);
-        let file = self.mapped.entry(dso).or_default();
+        let at = dso.index();
+        if at >= self.mapped.len() {
+            self.mapped.resize_with(at + 1, || None);
+        }
+        let is_new = self.mapped[at].is_none();
+        let file = self.mapped[at].get_or_insert_default();
         if is_new {
             file.build_id = build_id.to_vec();
         } else if file.build_id != build_id {
@@ -49,7 +54,7 @@ impl FileTable {
     }
 
     pub(crate) fn mapped_file(&self, dso: DsoId) -> Option<&MappedFile> {
-        self.mapped.get(&dso)
+        self.mapped.get(dso.index())?.as_ref()
     }
 
     pub(crate) fn set_linkage_name(&mut self, symbol: SymbolId, name: StringId) {
@@ -64,7 +69,6 @@ impl FileTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Id;
 
     #[test]
     fn a_part_of_a_file_keeps_its_first_mapping() {

@@ -24,6 +24,7 @@ mod diff;
 mod exact;
 mod files;
 mod filter;
+mod frame_numbers;
 mod frames;
 mod ids;
 mod key;
@@ -44,6 +45,7 @@ pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use detail::{BranchDetail, Detail, Value};
 pub use diff::{DiffEntry, DiffOptions, Runs, SliceRow, SliceSubject, source_name};
 pub use filter::Filter;
+pub use frame_numbers::FrameNumbers;
 pub use ids::{
     DetailsId, DsoId, EventId, FrameId, LocationId, NameId, RowId, StackId, StringId, SymbolId,
     TaskId, ThreadId,

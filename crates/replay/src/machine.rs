@@ -703,6 +703,12 @@ impl Machine {
         self.symbolizer.frames(&self.dsos.table, addresses, threads)
     }
 
+    /// Whether addresses of a DSO may have source lines.
+    #[must_use]
+    pub fn may_have_lines(&self, dso: DsoId) -> bool {
+        self.symbolizer.may_have_lines(&self.dsos.table, dso)
+    }
+
     /// Whether addresses of a DSO may have inlined functions.
     #[must_use]
     pub fn may_have_inlined(&self, dso: DsoId) -> bool {

@@ -384,6 +384,12 @@ impl Symbolizer {
         merge.finish(fresh)
     }
 
+    /// Whether addresses of a DSO may have source lines: whether any symbols of it were found.
+    #[must_use]
+    pub fn may_have_lines(&self, dsos: &DsoTable, dso: DsoId) -> bool {
+        self.symbols(dsos, dso).is_ok()
+    }
+
     /// Whether addresses of a DSO may have inlined functions: whether it has debug info, or the
     /// tables of Go's runtime.
     #[must_use]

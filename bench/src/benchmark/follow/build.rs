@@ -114,7 +114,8 @@ fn reported(scratch: &Scratch<'_>, who: RecorderKind) -> anyhow::Result<Vec<(Str
 
 /// A makefile with one rule per C file and one for the archive. It doesn't optimize, because the
 /// benchmark needs many short processes and the optimizer takes long for a few files.
-fn rules(files: &[PathBuf], objects: &Path) -> String {
+/// The rules of a makefile that compiles files into a library.
+pub(crate) fn rules(files: &[PathBuf], objects: &Path) -> String {
     let object = |file: &Path| {
         objects.join(file.with_extension("o").file_name().unwrap_or_default()).display().to_string()
     };

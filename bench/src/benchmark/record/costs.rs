@@ -11,8 +11,8 @@ use anyhow::Context;
 use serde_json::json;
 
 use self::profile::{Profile, Weights};
-use super::trial::kill_group;
 use super::words;
+use crate::background::kill_group;
 use crate::report::{Estimate, Report};
 use crate::run::{run as used_by, succeed};
 use crate::scratch::{Scratch, Tool};

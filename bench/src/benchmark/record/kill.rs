@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::json;
 
-use super::trial::{BackgroundLoad, kill_group};
 use super::{script, words};
+use crate::background::{BackgroundLoad, kill_group};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;

@@ -8,8 +8,8 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::json;
 
-use super::trial::kill_group;
 use super::words;
+use crate::background::kill_group;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::scratch::{Scratch, Tool};

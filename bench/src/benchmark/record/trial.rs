@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::summary::summarize;
+use crate::background::BackgroundLoad;
 use crate::report::Estimate;
 use crate::rounds::in_random_order;
 use crate::run::{CommandOutput, succeed};
@@ -233,40 +233,6 @@ fn counts(stat: &Path) -> anyhow::Result<[f64; 3]> {
         anyhow::bail!("counts are missing in:\n{csv}")
     };
     Ok([calls, faults, clock])
-}
-
-/// A shell command that is killed on drop.
-#[derive(Debug)]
-pub(super) struct BackgroundLoad(Child);
-
-impl BackgroundLoad {
-    pub(super) fn start(line: &str) -> anyhow::Result<Self> {
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", line])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
-        let child = command.spawn()?;
-        std::thread::sleep(Duration::from_millis(50));
-        Ok(Self(child))
-    }
-}
-
-impl Drop for BackgroundLoad {
-    fn drop(&mut self) {
-        kill_group(&self.0);
-        let _ = self.0.wait();
-    }
-}
-
-/// Kills a child and the process group that it leads.
-pub(super) fn kill_group(child: &Child) {
-    let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(group) = group {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    }
 }
 
 /// The median of one trial's figure.

@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::num::NonZeroU32;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indexmap::{IndexMap, IndexSet};
-use tare_profile::{DsoId, EventId, FrameId, Profile, ProfileFrame, Space};
+use tare_profile::{DsoId, EventId, FrameId, FrameNumbers, Profile, ProfileFrame, Space};
 
 use super::sums::{SumKey, Sums, event_name};
 use super::{ExportFormat, ExportWriter, Exporter, TimeSpan};
@@ -161,8 +162,9 @@ struct PprofMapping {
 /// locations have one frame, and there may be millions.
 #[derive(Default)]
 struct LocationIds {
-    single: HashMap<FrameId, u32, foldhash::fast::RandomState>,
-    inlined: HashMap<Box<[FrameId]>, u32, foldhash::fast::RandomState>,
+    single: FrameNumbers,
+    inlined: HashMap<Box<[FrameId]>, NonZeroU32, foldhash::fast::RandomState>,
+    last: u32,
 }
 
 /// The id of a location.
@@ -174,20 +176,21 @@ struct PprofLocation {
 impl LocationIds {
     /// Returns the id of a location, which is added if it is new.
     fn find_or_add(&mut self, frames: &[FrameId]) -> PprofLocation {
-        let Self { single, inlined } = self;
+        let Self { single, inlined, last } = self;
         let known = match frames {
-            [only] => single.get(only),
-            _ => inlined.get(frames),
+            [only] => single.get(*only),
+            _ => inlined.get(frames).copied(),
         };
         if let Some(number) = known {
-            return PprofLocation { number: u64::from(*number), is_new: false };
+            return PprofLocation { number: number.get().into(), is_new: false };
         }
-        let number = u32::try_from(single.len() + inlined.len() + 1).unwrap_or(u32::MAX);
+        *last = last.saturating_add(1);
+        let number = NonZeroU32::new(*last).unwrap_or(NonZeroU32::MAX);
         match frames {
-            [only] => _ = single.insert(*only, number),
+            [only] => single.insert(*only, number),
             _ => _ = inlined.insert(frames.into(), number),
         }
-        PprofLocation { number: u64::from(number), is_new: true }
+        PprofLocation { number: number.get().into(), is_new: true }
     }
 }
 

@@ -62,7 +62,10 @@ impl LineLookup {
 
     /// Whether the addresses of a DSO are looked up.
     pub(super) fn has_dso(&self, machine: &Machine, dso: DsoId) -> bool {
-        self.needs.lines || machine.may_have_inlined(dso)
+        match self.needs.lines {
+            true => machine.may_have_lines(dso),
+            false => machine.may_have_inlined(dso),
+        }
     }
 
     /// Notes the names that inlined functions have in their files, too.
