@@ -331,7 +331,7 @@ else
         if guest_root >"$work/log" 2>&1; then :; else cat "$work/log"; fi
         attempt $guest_limit guest >"$work/guest" 2>&1 &
         guest=$!
-        # timeout, its child, ends the guest when it is told to end.
+        # timeout, its child, ends the guest on SIGTERM.
         # shellcheck disable=SC2046 # words
         trap 'if [ -n "$guest" ]; then kill $(cat /proc/$guest/task/$guest/children) 2>/dev/null; fi' EXIT
     else

@@ -9,8 +9,8 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde_json::json;
 
-use super::segments::{self, Segment};
-use super::{Beside, agent};
+use super::segments::{self, StoredSegment};
+use super::{RunningProgram, agent};
 use crate::background::BackgroundLoad;
 use crate::benchmark::follow::build::rules;
 use crate::benchmark::zstd;
@@ -62,7 +62,7 @@ struct CostRun {
     peak_bytes: u64,
     /// Bytes of the store's files.
     store_bytes: u64,
-    segments: Vec<Segment>,
+    segments: Vec<StoredSegment>,
 }
 
 impl CostRun {
@@ -70,7 +70,7 @@ impl CostRun {
         100.0 * self.cpu_s / self.seconds
     }
 
-    fn sum(&self, of: fn(&Segment) -> u64) -> f64 {
+    fn sum(&self, of: fn(&StoredSegment) -> u64) -> f64 {
         self.segments.iter().map(of).sum::<u64>() as f64
     }
 }
@@ -144,7 +144,7 @@ fn measure(scratch: &Scratch<'_>, case: Case, build: &str) -> anyhow::Result<Cos
         Case::Idle | Case::Build19 => agent(&setting.tare, &store, &[]),
     };
     let began = Instant::now();
-    let profiler = Beside::start(&mut command)?;
+    let profiler = RunningProgram::start(&mut command)?;
     std::thread::sleep(Duration::from_secs(setting.seconds.unwrap_or(SECONDS)));
     let (cpu_s, peak_bytes) = usage(profiler.pid())?;
     let seconds = began.elapsed().as_secs_f64();
@@ -159,7 +159,7 @@ fn measure(scratch: &Scratch<'_>, case: Case, build: &str) -> anyhow::Result<Cos
     Ok(run)
 }
 
-/// The command line of opentelemetry-ebpf-profiler. It sends to a port that nobody listens on.
+/// The command line of opentelemetry-ebpf-profiler. It sends to a closed port.
 fn peer(path: &Path) -> Command {
     let mut command = Command::new(path);
     command.args(["-collection-agent", "127.0.0.1:9", "-disable-tls", "-samples-per-second", "19"]);

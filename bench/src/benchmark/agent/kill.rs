@@ -1,4 +1,4 @@
-//! Kills agents at random moments under load: no segment is unreadable, each agent loses one window
+//! Kills agents at random moments while short processes run: no segment is unreadable, each agent loses one window
 //! at most, and gaps cover the time that is missing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,8 +7,8 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::json;
 
-use super::segments::{self, Segment};
-use super::{Beside, agent};
+use super::segments::{self, StoredSegment};
+use super::{RunningProgram, agent};
 use crate::background::BackgroundLoad;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::Scratch;
@@ -30,9 +30,8 @@ struct Life {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let store = scratch.path("store");
-    let spin = format!("'{}' 99999999999 & ", setting.workload("spin"));
-    let load = BackgroundLoad::start(&format!("{spin}while :; do /bin/true; done"))?;
-    let start = || Beside::start(&mut agent(&setting.tare, &store, &[]));
+    let load = BackgroundLoad::start("while :; do /bin/true; sleep 0.02; done")?;
+    let start = || RunningProgram::start(&mut agent(&setting.tare, &store, &[]));
     let mut lives = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(300) {
         let start_us = now_us()?;
@@ -81,7 +80,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 }
 
 /// Microseconds of a life that are in no window, or in neither window nor gap.
-fn missing(life: Life, segments: &[Segment], gaps_count: bool) -> i64 {
+fn missing(life: Life, segments: &[StoredSegment], gaps_count: bool) -> i64 {
     let covered: i64 = segments
         .iter()
         .filter(|segment| gaps_count || !segment.is_gap)
@@ -94,7 +93,7 @@ fn missing(life: Life, segments: &[Segment], gaps_count: bool) -> i64 {
 
 /// Microseconds between the start of an agent and that of the next one that neither a window nor a
 /// gap covers.
-fn uncovered(pair: &[Life], segments: &[Segment]) -> i64 {
+fn uncovered(pair: &[Life], segments: &[StoredSegment]) -> i64 {
     let [killed, next] = pair else { return 0 };
     missing(Life { start_us: killed.start_us, end_us: next.start_us }, segments, true)
 }

@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-/// A program that runs beside a measurement, and is killed on drop.
-struct Beside(Child);
+/// A program that is killed on drop.
+struct RunningProgram(Child);
 
-impl Beside {
+impl RunningProgram {
     fn start(command: &mut Command) -> anyhow::Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -33,7 +33,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

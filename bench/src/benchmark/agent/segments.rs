@@ -8,7 +8,7 @@ use tare_store::{Query, StoreReader};
 
 /// A window or a gap.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Segment {
+pub(super) struct StoredSegment {
     pub(super) is_gap: bool,
     pub(super) start_us: i64,
     pub(super) end_us: i64,
@@ -19,17 +19,17 @@ pub(super) struct Segment {
 
 /// All windows and gaps of a store, by time, and the samples in its rows.
 #[derive(Clone, Debug)]
-pub(super) struct Segments {
-    pub(super) segments: Vec<Segment>,
+pub(super) struct StoreContents {
+    pub(super) segments: Vec<StoredSegment>,
     pub(super) samples_in_rows: u64,
 }
 
 /// Reads all of a store.
-pub(super) fn read(store: &Path) -> anyhow::Result<Segments> {
+pub(super) fn read(store: &Path) -> anyhow::Result<StoreContents> {
     let reader = StoreReader::open(store, 1)?;
     let all = Query::default();
     let mut segments = reader.segments(&all, Vec::new, |segments, summary| {
-        segments.push(Segment {
+        segments.push(StoredSegment {
             is_gap: summary.is_gap,
             start_us: summary.start_us,
             end_us: summary.end_us,
@@ -44,7 +44,7 @@ pub(super) fn read(store: &Path) -> anyhow::Result<Segments> {
         *sum += batch.ints(column).iter().sum::<i64>();
     })?;
     let samples_in_rows = u64::try_from(sums.into_iter().sum::<i64>())?;
-    Ok(Segments { segments, samples_in_rows })
+    Ok(StoreContents { segments, samples_in_rows })
 }
 
 /// Returns the bytes of the files of a store's tables.
