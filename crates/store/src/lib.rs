@@ -40,6 +40,7 @@ pub use compaction::Compaction;
 pub use error::StoreError;
 pub use filter::{FilterError, LabelFilter, Query};
 pub use limits::{Removal, StoreLimits};
+pub use name::utc_date;
 pub use overview::{FileTotals, GapTotals, HostOverview, StoreOverview};
 pub use reader::StoreReader;
 pub use recovery::Recovery;

@@ -128,7 +128,7 @@ impl FileName {
 
     /// Returns the folder of a table that the file belongs to, below the store.
     pub(crate) fn folder(&self, table: &TableDefinition) -> String {
-        let date = date(self.start_us);
+        let date = utc_date(self.start_us);
         let hour = match self.kind {
             FileKind::Day => ALL_HOURS.to_owned(),
             _ => format!("{:02}", self.start_us.rem_euclid(DAY_US) / HOUR_US),
@@ -169,7 +169,8 @@ fn safe(host: &str) -> String {
 }
 
 /// Returns the date of a moment as `YYYY-MM-DD`, by the proleptic Gregorian calendar.
-fn date(time_us: i64) -> String {
+#[must_use]
+pub fn utc_date(time_us: i64) -> String {
     // Days since 0000-03-01: a leap day is then the last of its year.
     let days = time_us.div_euclid(DAY_US) + 719_468;
     let era = days.div_euclid(146_097);
@@ -212,7 +213,7 @@ mod tests {
             (MAX_TIME_US - 1, "9999-12-31"),
         ];
         for (time_us, expected) in dates {
-            assert_eq!(date(time_us), expected);
+            assert_eq!(utc_date(time_us), expected);
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) mod doctor;
 pub(crate) mod evlist;
 pub(crate) mod export;
 pub(crate) mod flame;
+#[cfg(feature = "agent")]
+pub(crate) mod fleet;
 pub(crate) mod header;
 pub(crate) mod inject;
 pub(crate) mod kallsyms;

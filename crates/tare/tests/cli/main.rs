@@ -29,6 +29,7 @@ mod export;
 mod failures;
 mod flame;
 mod flame_page;
+mod fleet;
 mod help;
 mod inline;
 mod jit;

@@ -25,6 +25,8 @@ mod events;
 mod export;
 mod filters;
 mod flame;
+#[cfg(feature = "agent")]
+mod fleet;
 mod help;
 mod input;
 mod list;
@@ -73,6 +75,8 @@ pub use filters::{
     EventFilterArgs, EventSwitchArgs, NameFilterArgs, OwnSampleArgs, RangeArgs, TaskFilterArgs,
 };
 pub use flame::{FlameArgs, FlameFormat, FlameOrder, FlameRoot};
+#[cfg(feature = "agent")]
+pub use fleet::{FleetArgs, FleetQuestion};
 pub use input::{DEFAULT_RECORDING, FilePartArgs, ForceArgs, InputArgs, RecordingArgs};
 pub use list::ListArgs;
 pub use lock::{LockArgs, LockSort};
@@ -169,6 +173,10 @@ pub enum TareCommand {
     #[cfg(feature = "agent")]
     #[command(args_override_self = true)]
     Store(Deferred<StoreCommandArgs>),
+    /// Answer questions about the profiles of many hosts: top, losses, nameless, search.
+    #[cfg(feature = "agent")]
+    #[command(args_override_self = true)]
+    Fleet(Deferred<FleetArgs>),
     /// Show functions instruction by instruction, with the weight of their samples.
     #[command(args_override_self = true)]
     Annotate(Deferred<AnnotateArgs>),

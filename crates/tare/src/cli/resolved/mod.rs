@@ -7,6 +7,8 @@ pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod flame;
+#[cfg(feature = "agent")]
+pub(crate) mod fleet;
 pub(crate) mod lock;
 pub mod overhead;
 pub mod record;

@@ -1,0 +1,108 @@
+//! Rows -> answers. Everything here is shared by all engines: shares, checks, orders and wording.
+
+mod losses;
+mod nameless;
+mod search;
+mod top;
+mod write;
+
+use crate::engine::{Engine, RunControl};
+use crate::error::FleetError;
+use crate::question::{Question, Request};
+
+/// A value of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// There is no value.
+    Missing,
+    /// A text.
+    Text(String),
+    /// A number of things.
+    Count(i64),
+    /// A share, 1 for all.
+    Share(f64),
+    /// Nanoseconds.
+    Duration(i64),
+    /// CPU cores in use on average.
+    Cores(f64),
+    /// Money, in the unit of the price.
+    Money(f64),
+    /// Microseconds since 1970 (UTC).
+    Moment(i64),
+}
+
+/// A column of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerColumn {
+    /// Its name in JSON and CSV.
+    pub name: &'static str,
+    /// Its title in a table.
+    pub title: &'static str,
+}
+
+/// An answer: a table and remarks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Name of the question.
+    pub question: &'static str,
+    /// The columns.
+    pub columns: Vec<AnswerColumn>,
+    /// The rows.
+    pub rows: Vec<Vec<Cell>>,
+    /// What the table doesn't say, a line each.
+    pub remarks: Vec<String>,
+}
+
+impl Answer {
+    /// Asks an engine.
+    ///
+    /// # Errors
+    /// Fails if the engine does, if the time is over or the caller gave up, and if the rows
+    /// contradict each other.
+    pub fn ask(
+        request: &Request,
+        engine: &dyn Engine,
+        control: &RunControl<'_>,
+    ) -> Result<Self, FleetError> {
+        match &request.question {
+            Question::Top { by, with_total, .. } => {
+                top::ask(request, *by, *with_total, engine, control)
+            }
+            Question::Losses { limits, all } => losses::ask(request, limits, *all, engine, control),
+            Question::Nameless => nameless::ask(request, engine, control),
+            Question::Search { cost_per_core_hour, .. } => {
+                search::ask(request, *cost_per_core_hour, engine, control)
+            }
+        }
+    }
+}
+
+const fn column(name: &'static str, title: &'static str) -> AnswerColumn {
+    AnswerColumn { name, title }
+}
+
+/// Returns whether an event's weight is nanoseconds.
+fn is_time(event: &str) -> bool {
+    matches!(event, "cpu-clock" | "task-clock" | "offcpu-time")
+}
+
+/// The weight of an event: nanoseconds, or a number of what it counts.
+fn weight(event: &str, weight: i64) -> Cell {
+    if is_time(event) { Cell::Duration(weight) } else { Cell::Count(weight) }
+}
+
+/// Returns a part's share of a whole.
+///
+/// # Errors
+/// Fails if the part is negative or exceeds the whole.
+fn share(engine: &dyn Engine, part: i64, whole: i64) -> Result<f64, FleetError> {
+    if part < 0 || part > whole {
+        return Err(FleetError::Row {
+            engine: engine.name(),
+            message: format!("a part of {part} of {whole}"),
+        });
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    Ok(share)
+}

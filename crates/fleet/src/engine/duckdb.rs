@@ -1,0 +1,84 @@
+//! DuckDB: its command line, or its Python package.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::engine::child;
+use crate::engine::{Engine, ResourceLimits, RunControl, StoreFiles};
+use crate::error::FleetError;
+use crate::question::Request;
+use crate::rows::{Part, RowSink};
+use crate::sql::{Dialect, statement};
+
+/// Runs the text on standard input.
+const SCRIPT: &str = "import duckdb, sys; duckdb.connect().execute(sys.stdin.read())";
+
+/// How DuckDB is run.
+#[derive(Clone, Debug)]
+pub enum DuckDbProgram {
+    /// Its command line.
+    CommandLine(PathBuf),
+    /// A Python with the package `duckdb`.
+    Python(PathBuf),
+}
+
+/// DuckDB on this machine.
+#[derive(Clone, Debug)]
+pub struct DuckDb {
+    /// How it is run.
+    pub program: DuckDbProgram,
+    /// The store.
+    pub store: StoreFiles,
+    /// What it may use.
+    pub limits: ResourceLimits,
+}
+
+impl DuckDb {
+    fn command(&self) -> Command {
+        match &self.program {
+            DuckDbProgram::CommandLine(path) => {
+                let mut command = Command::new(path);
+                command.args(["-init", "/dev/null", "-batch", "-bail", ":memory:"]);
+                command
+            }
+            DuckDbProgram::Python(path) => {
+                let mut command = Command::new(path);
+                command.args(["-c", SCRIPT]);
+                command
+            }
+        }
+    }
+
+    fn settings(&self) -> String {
+        let threads = self.limits.threads.map(|threads| format!("set threads = {threads};\n"));
+        let memory = self.limits.memory_bytes;
+        let memory = memory.map(|bytes| format!("set memory_limit = '{bytes}B';\n"));
+        // A progress bar would be on standard output, among the rows.
+        let quiet = Some("set enable_progress_bar = false;\n".to_owned());
+        [quiet, threads, memory].into_iter().flatten().collect()
+    }
+}
+
+impl Engine for DuckDb {
+    fn name(&self) -> &'static str {
+        "duckdb"
+    }
+
+    fn statement(&self, request: &Request, part: Part) -> Result<Option<String>, FleetError> {
+        let tables = self.store.tables(Dialect::DuckDb, &request.selection)?;
+        statement(request, part, Dialect::DuckDb, &tables).map(Some)
+    }
+
+    fn rows(
+        &self,
+        request: &Request,
+        part: Part,
+        control: &RunControl<'_>,
+        each: &mut RowSink<'_>,
+    ) -> Result<(), FleetError> {
+        let Some(text) = self.statement(request, part)? else { return Ok(()) };
+        let settings = self.settings();
+        let input = format!("{settings}copy (\n{text}\n) to '/dev/stdout' (format json);\n");
+        child::run(self.name(), self.command(), &input, part, control, each)
+    }
+}

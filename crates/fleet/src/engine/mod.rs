@@ -1,0 +1,116 @@
+//! Engines: a question's parts -> rows.
+
+mod built_in;
+mod child;
+mod duckdb;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tare_store::StoreReader;
+use tare_store::schema::{FRAMES, SAMPLES, SEGMENTS};
+
+use crate::error::FleetError;
+use crate::question::{Request, Selection};
+use crate::rows::{Part, RowSink};
+use crate::sql::{Dialect, Tables};
+
+pub use built_in::BuiltIn;
+pub use duckdb::{DuckDb, DuckDbProgram};
+
+/// Answers the parts of questions.
+pub trait Engine {
+    /// Returns its name.
+    fn name(&self) -> &'static str;
+
+    /// Passes the rows of a part to `each`, in the order of the part's statement.
+    ///
+    /// # Errors
+    /// Fails if the engine does, if the time is over or the caller gave up, and if `each` fails.
+    fn rows(
+        &self,
+        request: &Request,
+        part: Part,
+        control: &RunControl<'_>,
+        each: &mut RowSink<'_>,
+    ) -> Result<(), FleetError>;
+
+    /// Returns the text that the engine runs for a part; `None` if it runs no SQL.
+    ///
+    /// # Errors
+    /// Fails if the store can't be listed, or a value can't be written in its SQL.
+    fn statement(&self, request: &Request, part: Part) -> Result<Option<String>, FleetError>;
+}
+
+/// When a question is given up.
+#[derive(Clone, Copy, Default)]
+pub struct RunControl<'a> {
+    /// Time that all parts may take.
+    pub timeout: Option<Duration>,
+    /// When the time began.
+    pub begin: Option<Instant>,
+    /// Returns whether the caller gave up.
+    pub is_interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
+    /// Takes the engine's progress: a line.
+    pub progress: Option<&'a (dyn Fn(&str) + Sync)>,
+}
+
+impl RunControl<'_> {
+    /// Returns whether the question is still wanted.
+    ///
+    /// # Errors
+    /// Fails if it isn't.
+    pub fn check(&self) -> Result<(), FleetError> {
+        if self.is_interrupted.is_some_and(|is_interrupted| is_interrupted()) {
+            return Err(FleetError::Interrupted);
+        }
+        match self.timeout.zip(self.begin) {
+            Some((timeout, begin)) if begin.elapsed() >= timeout => {
+                Err(FleetError::Timeout(timeout))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What an engine on this machine may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceLimits {
+    /// Number of threads; the engine's own choice if `None`.
+    pub threads: Option<usize>,
+    /// Bytes of memory; the engine's own choice if `None`.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A store in a folder whose files an engine reads.
+#[derive(Clone, Debug)]
+pub struct StoreFiles {
+    folder: PathBuf,
+}
+
+impl StoreFiles {
+    /// The store in this folder.
+    ///
+    /// # Errors
+    /// Fails if it doesn't exist.
+    pub fn open(folder: &Path) -> Result<Self, FleetError> {
+        let error = |source| FleetError::Start { program: folder.display().to_string(), source };
+        Ok(Self { folder: folder.canonicalize().map_err(error)? })
+    }
+
+    /// Returns the files with rows of the selection's times, each row once.
+    pub(crate) fn tables(
+        &self,
+        dialect: Dialect,
+        selection: &Selection,
+    ) -> Result<Tables, FleetError> {
+        let reader = StoreReader::open(&self.folder, 1)?;
+        let query = selection.query();
+        // A gap that began earlier may reach into the times.
+        let earlier = tare_store::Query { since_us: None, ..query.clone() };
+        let samples = reader.paths(&SAMPLES, &query)?;
+        let frames = reader.paths(&FRAMES, &query)?;
+        let segments = reader.paths(&SEGMENTS, &earlier)?;
+        Tables::from_files(dialect, [&samples, &frames, &segments])
+    }
+}

@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod answer;
+mod condition;
+mod engine;
+mod error;
+mod question;
+mod rows;
+mod sql;
+mod time;
+
+pub use answer::{Answer, AnswerColumn, Cell};
+pub use condition::{Condition, Test};
+pub use engine::{BuiltIn, DuckDb, DuckDbProgram, Engine, ResourceLimits, RunControl, StoreFiles};
+pub use error::FleetError;
+pub use question::{Grouping, LossLimits, Question, Request, Selection};
+pub use rows::{ColumnType, Part, RowColumn, RowSink, RowValue};
+pub use sql::{Dialect, Tables, statement};

@@ -1,0 +1,307 @@
+//! The SQL of every question: the only place where it is made.
+//!
+//! A statement begins with the tables it reads, so that an engine needs no state. Frames are rows,
+//! and so no engine needs arrays. Sums are cast to `bigint`, because some engines widen them. Each
+//! statement orders its rows totally.
+
+mod dialect;
+
+use std::path::PathBuf;
+
+use tare_store::schema::{FRAMES, SAMPLES, SEGMENTS, SampleColumn, TableDefinition};
+
+use crate::condition::{Condition, Test};
+use crate::error::FleetError;
+use crate::question::{Grouping, Question, Request, Selection};
+use crate::rows::Part;
+
+pub use dialect::Dialect;
+
+/// What the tables of a store are called in an engine, or the files that they are made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    samples: String,
+    frames: String,
+    segments: String,
+}
+
+impl Tables {
+    /// The tables as files: samples, frames, segments.
+    ///
+    /// # Errors
+    /// Fails if a path has characters that engines read as a pattern.
+    pub fn from_files(dialect: Dialect, files: [&[PathBuf]; 3]) -> Result<Self, FleetError> {
+        let table = |paths: &[PathBuf], table: &TableDefinition| {
+            dialect.files(paths, &empty_table(dialect, table))
+        };
+        Ok(Self {
+            samples: table(files[0], &SAMPLES)?,
+            frames: table(files[1], &FRAMES)?,
+            segments: table(files[2], &SEGMENTS)?,
+        })
+    }
+}
+
+/// Returns a table without rows.
+fn empty_table(dialect: Dialect, table: &TableDefinition) -> String {
+    let columns = table.columns.iter();
+    let columns = columns.map(|column| {
+        format!("cast(null as {}) as \"{}\"", dialect.type_name(column.kind), column.name)
+    });
+    format!("(select {} where 1 = 0)", columns.collect::<Vec<_>>().join(", "))
+}
+
+/// Returns the text that asks an engine for a part of a question.
+///
+/// # Errors
+/// Fails if a value can't be written in this dialect.
+pub fn statement(
+    request: &Request,
+    part: Part,
+    dialect: Dialect,
+    tables: &Tables,
+) -> Result<String, FleetError> {
+    let sql = Writer { dialect, tables, selection: &request.selection };
+    match (&request.question, part) {
+        (Question::Top { by, with_total, limit }, _) => {
+            let groups = if *with_total && by.has_callers() || *by == Grouping::Module {
+                sql.totals(*by, None)?
+            } else {
+                sql.sums(*by)?
+            };
+            Ok(ranked(&groups, *limit, *with_total))
+        }
+        (Question::Search { pattern, .. }, Part::Functions) => {
+            let function = Grouping::Column(SampleColumn::Function);
+            Ok(ranked(&sql.totals(function, Some(pattern))?, usize::MAX, true))
+        }
+        (Question::Search { pattern, .. }, Part::Callers) => sql.callers(pattern),
+        (_, Part::Hosts) => sql.hosts(),
+        (_, Part::Builds) => sql.builds(),
+        _ => sql.times(),
+    }
+}
+
+struct Writer<'a> {
+    dialect: Dialect,
+    tables: &'a Tables,
+    selection: &'a Selection,
+}
+
+/// Ends a statement whose last common table is `sums`: the groups with the most weight of each
+/// event. Names are compared by their bytes.
+fn ranked(groups: &str, limit: usize, by_total: bool) -> String {
+    let first = if by_total { "total_weight desc, self_weight" } else { "self_weight" };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    format!(
+        "{groups},\nranked as (\n  select event, name, sample_count, self_weight, total_weight, event_weight,\n    \
+         row_number() over (partition by event order by {first} desc, name nulls last) as place\n  from sums)\n\
+         select event, name, sample_count, self_weight, total_weight, event_weight\n\
+         from ranked where place <= {limit}\norder by event, place"
+    )
+}
+
+impl Writer<'_> {
+    /// Returns the conditions on samples, from `where`.
+    fn samples_where(&self) -> Result<String, FleetError> {
+        let Selection { since_us, until_us, conditions } = self.selection;
+        let time = |text: &str, moment: Option<i64>| {
+            moment.map(|moment| format!("\"window\" {text} {}", self.dialect.moment(moment)))
+        };
+        let mut all: Vec<String> =
+            [time(">=", *since_us), time("<", *until_us)].into_iter().flatten().collect();
+        for condition in conditions {
+            all.push(self.condition(condition)?);
+        }
+        Ok(if all.is_empty() { String::new() } else { format!("\n  where {}", all.join(" and ")) })
+    }
+
+    fn condition(&self, condition: &Condition) -> Result<String, FleetError> {
+        let column = match condition.column() {
+            Some(column) => column.name().to_owned(),
+            None => self.dialect.extra(condition.label())?,
+        };
+        Ok(match condition.test() {
+            Test::Equal(value) => format!("{column} = {}", self.dialect.text(value)?),
+            Test::Different(value) => {
+                format!("({column} is null or {column} <> {})", self.dialect.text(value)?)
+            }
+            Test::Matching(pattern) => self.dialect.matches(&column, pattern)?,
+        })
+    }
+
+    /// Common tables up to `sums`, by a column.
+    fn sums(&self, by: Grouping) -> Result<String, FleetError> {
+        let column = match by {
+            Grouping::Column(column) => column.name(),
+            Grouping::Module => "function",
+        };
+        Ok(format!(
+            "with grouped as (\n  select event, {column} as name, cast(sum(samples) as bigint) as sample_count,\n    \
+             cast(sum(weight) as bigint) as self_weight\n  from {}{}\n  group by event, {column}),\n\
+             sums as (\n  select event, name, sample_count, self_weight, self_weight as total_weight,\n    \
+             cast(sum(self_weight) over (partition by event) as bigint) as event_weight\n  from grouped)",
+            self.tables.samples,
+            self.samples_where()?
+        ))
+    }
+
+    /// Common tables up to `stacks`: sums by event, stack and innermost function.
+    fn stacks(&self) -> Result<String, FleetError> {
+        Ok(format!(
+            "with stacks as (\n  select event, stack_id, function as leaf, cast(sum(samples) as bigint) as n,\n    \
+             cast(sum(weight) as bigint) as w\n  from {}{}\n  group by event, stack_id, function)",
+            self.tables.samples,
+            self.samples_where()?
+        ))
+    }
+
+    /// Common tables up to `sums`, by function or module, with the weight below them. `events` has
+    /// the weight of all samples. `places` has each name of a stack once.
+    fn totals(&self, by: Grouping, pattern: Option<&str>) -> Result<String, FleetError> {
+        let stacks = self.stacks()?;
+        let frames = &self.tables.frames;
+        // Which of the rows of a place is the best: docs/store.md.
+        let (best, leafs) = if by == Grouping::Module {
+            (
+                format!(
+                    "ranks as (\n  select stack_id, depth, module, row_number() over (\n    \
+                     partition by stack_id, depth order by function nulls last, \"file\" nulls last,\n    \
+                     line nulls last, module nulls last) as place\n  from {frames}\n  \
+                     where stack_id in (select stack_id from stacks)),\n\
+                     named as (select stack_id, depth, module as name from ranks where place = 1)"
+                ),
+                "leafs as (\n  select s.event, s.stack_id, f.name, s.n, s.w\n  from stacks s\n  \
+                 left join (select stack_id, name from named where depth = 0) f on f.stack_id = s.stack_id)",
+            )
+        } else {
+            (
+                format!("named as (\n{})", self.named_functions(frames)),
+                "leafs as (select event, stack_id, leaf as name, n, w from stacks)",
+            )
+        };
+        let filter = match pattern {
+            Some(pattern) => format!("\n  where {}", self.dialect.matches("name", pattern)?),
+            None => String::new(),
+        };
+        Ok(format!(
+            "{stacks},\n{best},\n{leafs},\n\
+             events as (select event, cast(sum(w) as bigint) as event_weight from stacks group by event),\n\
+             stack_sums as (select event, stack_id, sum(w) as w from stacks group by event, stack_id),\n\
+             places as (\n  select stack_id, name from named{filter}\n  union select stack_id, name from leafs{filter}),\n\
+             parts as (\n  select event, name, n, w as own, 0 as below from leafs{filter}\n  union all\n  \
+             select s.event, p.name, 0 as n, 0 as own, s.w as below\n  \
+             from stack_sums s join places p on p.stack_id = s.stack_id),\n\
+             part_sums as (\n  select event, name, cast(sum(n) as bigint) as sample_count,\n    \
+             cast(sum(own) as bigint) as self_weight, cast(sum(below) as bigint) as total_weight\n  \
+             from parts group by event, name),\n\
+             sums as (\n  select p.event, p.name, p.sample_count, p.self_weight, p.total_weight, e.event_weight\n  \
+             from part_sums p join events e on e.event = p.event)"
+        ))
+    }
+
+    /// The function of each place of the stacks, NULL if no file has a name. `min` takes the name
+    /// that the view in docs/store.md prefers.
+    fn named_functions(&self, frames: &str) -> String {
+        format!(
+            "  select stack_id, depth, min(function) as name\n  from {frames}\n  \
+             where stack_id in (select stack_id from stacks)\n  group by stack_id, depth"
+        )
+    }
+
+    fn callers(&self, pattern: &str) -> Result<String, FleetError> {
+        let matches = self.dialect.matches("f.name", pattern)?;
+        Ok(format!(
+            "{},\nnamed as (\n{}),\n\
+             calls as (\n  select distinct f.stack_id, f.name, c.name as caller\n  from named f\n  \
+             left join named c on c.stack_id = f.stack_id and c.depth = f.depth + 1\n  where {matches})\n\
+             select s.event, c.name, c.caller, cast(sum(s.w) as bigint) as total_weight\n\
+             from stacks s join calls c on c.stack_id = s.stack_id\n\
+             group by s.event, c.name, c.caller\n\
+             order by event, name, total_weight desc, caller nulls last",
+            self.stacks()?,
+            self.named_functions(&self.tables.frames)
+        ))
+    }
+
+    fn times(&self) -> Result<String, FleetError> {
+        let micros = self.dialect.micros("\"window\"");
+        Ok(format!(
+            "select event, cast(min({micros}) as bigint) as first_us,\n  \
+             cast(max({micros} + window_us) as bigint) as last_us\n\
+             from {}{}\ngroup by event\norder by event",
+            self.tables.samples,
+            self.samples_where()?
+        ))
+    }
+
+    /// Weight of frames without a function. A stack counts once for each build.
+    fn builds(&self) -> Result<String, FleetError> {
+        Ok(format!(
+            "{},\nnameless as (\n  \
+             select stack_id, depth, min(build_id) as build_id, min(module) as module\n  from {}\n  \
+             where stack_id in (select stack_id from stacks)\n  \
+             group by stack_id, depth having min(function) is null),\n\
+             builds as (\n  select stack_id, build_id, module, min(depth) as depth\n  from nameless\n  \
+             group by stack_id, build_id, module),\n\
+             events as (select event, cast(sum(w) as bigint) as event_weight from stacks group by event),\n\
+             parts as (\n  select s.event, b.build_id, b.module,\n    \
+             case when b.depth = 0 then s.w else 0 end as own, s.w\n  \
+             from stacks s join builds b on b.stack_id = s.stack_id),\n\
+             sums as (\n  select event, build_id, module, cast(sum(own) as bigint) as self_weight,\n    \
+             cast(sum(w) as bigint) as total_weight\n  from parts group by event, build_id, module)\n\
+             select s.event, s.build_id, s.module, s.self_weight, s.total_weight, e.event_weight\n\
+             from sums s join events e on e.event = s.event\n\
+             order by event, total_weight desc, self_weight desc, build_id nulls last, module nulls last",
+            self.stacks()?,
+            self.tables.frames
+        ))
+    }
+
+    /// Sums of segments that overlap the times, by host.
+    fn hosts(&self) -> Result<String, FleetError> {
+        let Selection { since_us, until_us, conditions } = self.selection;
+        let time = |text: &str, moment: Option<i64>| {
+            moment.map(|moment| format!("{text} {}", self.dialect.moment(moment)))
+        };
+        let times = [time("\"end\" >", *since_us), time("\"start\" <", *until_us)];
+        let mut all: Vec<String> = times.into_iter().flatten().collect();
+        for condition in conditions {
+            all.push(self.condition(condition)?);
+        }
+        let conditions =
+            if all.is_empty() { String::new() } else { format!("\nwhere {}", all.join(" and ")) };
+        let [start, end] = ["\"start\"", "\"end\""].map(|time| self.dialect.micros(time));
+        let window = |value: &str, name: &str| {
+            format!("cast(sum(case when kind = 'gap' then 0 else {value} end) as bigint) as {name}")
+        };
+        let columns = [
+            window("1", "window_count"),
+            "cast(sum(case when kind = 'gap' then 1 else 0 end) as bigint) as gap_count".to_owned(),
+            window("samples", "sample_count"),
+            window("lost", "lost_count"),
+            "cast(sum(case when kind = 'gap' then samples else 0 end) as bigint) as gap_samples"
+                .to_owned(),
+            window("truncated", "truncated_count"),
+            window("unnamed", "unnamed_count"),
+            window("omitted", "omitted_count"),
+            window("recorder_cpu_us + kernel_us", "cost_us"),
+            window(&format!("cpus * ({end} - {start})"), "cpu_us"),
+            format!("cast(min({start}) as bigint) as first_us"),
+            format!("cast(max({}) as bigint) as last_us", case_window(&end)),
+        ];
+        Ok(format!(
+            "select host,\n  {}\nfrom {}{conditions}\ngroup by host\norder by host",
+            columns.join(",\n  "),
+            self.tables.segments
+        ))
+    }
+}
+
+/// The end of a window; 0 for gaps, after which a host isn't alive.
+fn case_window(end: &str) -> String {
+    format!("case when kind = 'gap' then 0 else {end} end")
+}
+
+#[cfg(test)]
+mod tests;

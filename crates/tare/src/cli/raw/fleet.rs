@@ -1,0 +1,110 @@
+use super::{EntryArgs, JsonArgs, ResultFileArgs, StoreArgs, TimeoutArgs};
+
+/// Arguments of `tare fleet`.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("store", |arg| arg.help("The store [default: /var/lib/tare]")),
+    mut_arg("since", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("until", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("conditions", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("timeout", |arg| arg.help("Give up after MS milliseconds, and stop the engine")),
+    after_help = "\
+Questions:
+  top       the services, hosts, functions, … with the most weight
+  losses    hosts that lost samples, exceed the budget, have broken stacks or fell silent
+  nameless  binaries whose functions have no names, and what would name them
+  search    functions that match PATTERN: callers, CPU cores, costs
+
+Examples:
+  tare fleet top --since 1h                       CPU by service
+  tare fleet top --by function --total --where service=api
+  tare fleet losses --since 1d                    hosts with a problem
+  tare fleet search 'json.*parse' --cost-per-core-hour 0.04
+  tare fleet top --by host --engine duckdb --show-sql")]
+pub struct FleetArgs {
+    /// What to ask
+    pub question: FleetQuestion,
+
+    /// Of `search`: a regular expression that matches a part of a function's name
+    #[arg(value_name = "PATTERN")]
+    pub text: Option<String>,
+
+    /// The samples.
+    #[command(flatten)]
+    pub stored: StoreArgs,
+
+    /// Only samples of this event
+    #[arg(long, value_name = "EVENT")]
+    pub event: Option<String>,
+
+    /// Of `top`: sum by service, version, host, container, function, module, reason, process,
+    /// thread, unit, namespace, pod, owner or image
+    #[arg(long, value_name = "LABEL", default_value = "service", help_heading = "Question")]
+    pub by: String,
+
+    /// Of `top`: add the weight below functions or modules
+    #[arg(long, help_heading = "Question")]
+    pub total: bool,
+
+    /// Number of rows.
+    #[command(flatten, next_help_heading = "Question")]
+    pub entries: EntryArgs,
+
+    /// Of `losses`: all hosts, not only those with a problem
+    #[arg(long, help_heading = "Question")]
+    pub all_hosts: bool,
+
+    /// Of `losses`: list hosts where profiling costs more than this share of all CPUs' time
+    #[arg(long, value_name = "PERCENT", default_value = "0.5%", help_heading = "Question")]
+    pub budget: String,
+
+    /// Of `search`: add what a function costs in a month
+    #[arg(long, value_name = "MONEY", help_heading = "Question")]
+    pub cost_per_core_hour: Option<f64>,
+
+    /// Engine that answers: built-in, or duckdb[=PROGRAM] (its command line or a Python with the
+    /// package)
+    #[arg(long, value_name = "ENGINE", default_value = "built-in", help_heading = "Engine")]
+    pub engine: String,
+
+    /// Print the SQL of the question, and exit
+    #[arg(long, help_heading = "Engine")]
+    pub show_sql: bool,
+
+    /// Threads of the engine [default: built-in 2, others their own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Engine")]
+    pub threads: Option<u64>,
+
+    /// Memory that an engine on this machine may use, such as 512M
+    #[arg(long, value_name = "SIZE", help_heading = "Engine")]
+    pub memory: Option<String>,
+
+    /// End.
+    #[command(flatten, next_help_heading = "Engine")]
+    pub end: TimeoutArgs,
+
+    /// JSON.
+    #[command(flatten, next_help_heading = "Output")]
+    pub json: JsonArgs,
+
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub csv: bool,
+
+    /// Destination.
+    #[command(flatten)]
+    pub result: ResultFileArgs,
+}
+
+/// A question of `tare fleet`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FleetQuestion {
+    /// Groups with the most weight
+    Top,
+    /// Hosts with a problem
+    Losses,
+    /// Binaries without names
+    Nameless,
+    /// Functions by pattern
+    Search,
+}

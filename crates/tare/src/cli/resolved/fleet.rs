@@ -1,0 +1,174 @@
+//! Options of `tare fleet`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tare_agent::config::{Share, Size};
+use tare_fleet::{
+    BuiltIn, Condition, DuckDb, DuckDbProgram, Engine, FleetError, Grouping, LossLimits, Question,
+    Request, ResourceLimits, Selection, StoreFiles,
+};
+
+use crate::cli::raw::{self, FleetQuestion};
+use crate::cli::resolved::stored::StoredSamples;
+use crate::exit::Refusal;
+
+/// The agent's default store.
+const STORE: &str = "/var/lib/tare";
+
+/// Rows of `top` by event.
+const ROWS: usize = 20;
+
+/// Threads of the built-in engine.
+const THREADS: usize = 2;
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerFormat {
+    /// A table.
+    Text,
+    /// A JSON document.
+    Json,
+    /// Comma-separated values.
+    Csv,
+}
+
+/// Options of `tare fleet`.
+pub(crate) struct FleetOptions {
+    /// The question.
+    pub(crate) request: Request,
+    /// Who answers it.
+    pub(crate) engine: Box<dyn Engine>,
+    /// When it is given up.
+    pub(crate) timeout: Option<Duration>,
+    /// When the time began.
+    pub(crate) begin: Instant,
+    /// Prints the SQL only.
+    pub(crate) show_sql: bool,
+    /// How the answer is written.
+    pub(crate) format: AnswerFormat,
+    /// Where to.
+    pub(crate) output: PathBuf,
+}
+
+impl FleetOptions {
+    /// Resolves the typed options.
+    ///
+    /// # Errors
+    /// Fails if an option isn't valid, or there is no such store.
+    pub(crate) fn resolve(mut raw: raw::FleetArgs) -> anyhow::Result<Self> {
+        let begin = Instant::now();
+        raw.stored.store.get_or_insert_with(|| STORE.into());
+        let stored = StoredSamples::resolve(&raw.stored)?;
+        let stored = stored.ok_or_else(|| Refusal::usage("--store: no store is given"))?;
+        let conditions: Result<Vec<Condition>, FleetError> =
+            raw.stored.conditions.iter().map(|text| text.parse()).collect();
+        let mut conditions =
+            conditions.map_err(|error| Refusal::usage(format!("--where: {error}")))?;
+        if let Some(event) = &raw.event {
+            conditions.push(Condition::for_value("event", event)?);
+        }
+        let selection = Selection {
+            since_us: stored.query.since_us,
+            until_us: stored.query.until_us,
+            conditions,
+        };
+        let request = Request { question: question(&raw)?, selection };
+        let engine = engine(&raw, &stored.store)?;
+        let format = match (raw.json.json, raw.csv) {
+            (true, _) => AnswerFormat::Json,
+            (_, true) => AnswerFormat::Csv,
+            _ => AnswerFormat::Text,
+        };
+        Ok(Self {
+            request,
+            engine,
+            timeout: raw.end.duration(),
+            begin,
+            show_sql: raw.show_sql,
+            format,
+            output: raw.result.output.unwrap_or_else(|| "-".into()),
+        })
+    }
+}
+
+fn question(raw: &raw::FleetArgs) -> Result<Question, Refusal> {
+    if raw.text.is_some() && raw.question != FleetQuestion::Search {
+        return Err(Refusal::usage("only search takes a PATTERN"));
+    }
+    Ok(match raw.question {
+        FleetQuestion::Top => Question::Top {
+            by: grouping(&raw.by)?,
+            with_total: raw.total,
+            limit: raw.entries.entries.unwrap_or(ROWS),
+        },
+        FleetQuestion::Losses => {
+            let budget = Share::parse(&raw.budget)
+                .map_err(|error| Refusal::usage(format!("--budget {}: {error}", raw.budget)))?;
+            let limits = LossLimits { cost: budget.0, ..LossLimits::default() };
+            Question::Losses { limits, all: raw.all_hosts }
+        }
+        FleetQuestion::Nameless => Question::Nameless,
+        FleetQuestion::Search => {
+            let pattern = raw.text.clone();
+            let pattern = pattern.ok_or_else(|| Refusal::usage("search: give a PATTERN"))?;
+            regex_lite::Regex::new(&pattern).map_err(|error| {
+                Refusal::usage(format!("search '{pattern}' isn't a regular expression: {error}"))
+            })?;
+            let price = raw.cost_per_core_hour;
+            if price.is_some_and(|price| !(price.is_finite() && price >= 0.0)) {
+                return Err(Refusal::usage("--cost-per-core-hour: give a price of 0 or more"));
+            }
+            Question::Search { pattern, cost_per_core_hour: price }
+        }
+    })
+}
+
+fn grouping(name: &str) -> Result<Grouping, Refusal> {
+    let found = Grouping::ALL.iter().find(|(known, _)| *known == name);
+    found.map(|(_, grouping)| *grouping).ok_or_else(|| {
+        let names: Vec<&str> = Grouping::ALL.iter().map(|(name, _)| *name).collect();
+        Refusal::usage(format!("--by {name}: give one of {}", names.join(", ")))
+    })
+}
+
+fn engine(raw: &raw::FleetArgs, store: &Path) -> anyhow::Result<Box<dyn Engine>> {
+    let (name, address) = match raw.engine.split_once('=') {
+        Some((name, address)) => (name, Some(address)),
+        None => (&*raw.engine, None),
+    };
+    let threads = raw.threads.and_then(|threads| usize::try_from(threads).ok());
+    let memory = raw.memory.as_deref().map(|text| {
+        Size::parse(text).map_err(|error| Refusal::usage(format!("--memory {text}: {error}")))
+    });
+    let limits = ResourceLimits { threads, memory_bytes: memory.transpose()?.map(|size| size.0) };
+    match (name, address) {
+        ("built-in", None) => Ok(Box::new(BuiltIn::open(store, threads.unwrap_or(THREADS))?)),
+        ("duckdb", _) => {
+            let store = StoreFiles::open(store)?;
+            Ok(Box::new(DuckDb { program: duckdb(address), store, limits }))
+        }
+        _ => Err(Refusal::usage(format!(
+            "--engine {}: give built-in or duckdb[=PROGRAM]",
+            raw.engine
+        ))
+        .into()),
+    }
+}
+
+/// Returns the typed program, or `duckdb` in PATH, or else `python3`.
+fn duckdb(typed: Option<&str>) -> DuckDbProgram {
+    let is_in_path = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join("duckdb").is_file())
+    };
+    let is_python = |path: &Path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
+    };
+    match typed.map(PathBuf::from) {
+        Some(path) if is_python(&path) => DuckDbProgram::Python(path),
+        Some(path) => DuckDbProgram::CommandLine(path),
+        None if is_in_path() => DuckDbProgram::CommandLine("duckdb".into()),
+        None => DuckDbProgram::Python("python3".into()),
+    }
+}

@@ -1,0 +1,66 @@
+//! `tare fleet`: answers a question about the profiles of many hosts.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::process::Signal;
+use tare_fleet::{Answer, FleetError, RunControl};
+use tare_kernel::signals::Signals;
+
+use crate::Outcome;
+use crate::cli::raw;
+use crate::cli::resolved::fleet::{AnswerFormat, FleetOptions};
+use crate::command::output::write_to;
+use crate::exit::Exit;
+
+pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
+    let options = FleetOptions::resolve(raw)?;
+    if options.show_sql {
+        let text = sql(&options)?;
+        write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
+        return Ok(Exit::Success);
+    }
+    let signals = Signals::block()?;
+    let ended_by = AtomicI32::new(0);
+    let is_interrupted = || {
+        match signals.next() {
+            Ok(Some(signal)) if signal.number != Signal::CHILD.as_raw() => {
+                ended_by.store(signal.number, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        ended_by.load(Ordering::Relaxed) != 0
+    };
+    let control = RunControl {
+        timeout: options.timeout,
+        begin: Some(options.begin),
+        is_interrupted: Some(&is_interrupted),
+        progress: None,
+    };
+    let answer = match Answer::ask(&options.request, &*options.engine, &control) {
+        Err(FleetError::Interrupted) => {
+            return Ok(Exit::from_signal(ended_by.load(Ordering::Relaxed)));
+        }
+        other => other?,
+    };
+    let text = match options.format {
+        AnswerFormat::Text => answer.to_text(),
+        AnswerFormat::Json => answer.to_json(),
+        AnswerFormat::Csv => answer.to_csv(),
+    };
+    write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
+    Ok(Exit::Success)
+}
+
+/// Returns the statements that an engine runs for the question.
+fn sql(options: &FleetOptions) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for part in options.request.question.parts() {
+        match options.engine.statement(&options.request, *part)? {
+            Some(statement) => text += &format!("{statement};\n"),
+            None => {
+                anyhow::bail!("--show-sql: the built-in engine runs no SQL; add --engine duckdb")
+            }
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,71 @@
+"""Asks every question of tare fleet with each engine, on a generated store in several states.
+
+Usage: fleet.py TARE GENERATOR FOLDER, run by ./x fleet-test. Each engine must give the answer of the
+built-in one: the same JSON, byte by byte.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+tare, generator, folder = sys.argv[1:4]
+store = os.path.join(folder, "store")
+QUESTIONS = [
+    ["top"],
+    ["top", "--by", "host", "--where", "service~^service-0", "--until", "2026-11-26T11:30"],
+    ["top", "--by", "version", "--where", "host!=host-001"],
+    ["top", "--by", "function", "-E", "100"],
+    ["top", "--by", "function", "--total", "-E", "100", "--since", "2026-11-26T11:30"],
+    ["top", "--by", "module", "-E", "50"],
+    ["top", "--by", "module", "--total", "-E", "50", "--where", "service=service-04"],
+    ["top", "--by", "reason"],
+    ["top", "--where", "service=it's"],
+    ["losses", "--all-hosts"],
+    ["losses", "--all-hosts", "--since", "2026-11-26T12:15", "--where", "host=host-001"],
+    ["nameless"],
+    ["search", "merge::flush.*1a", "--cost-per-core-hour", "0.04"],
+]
+ENGINES = {"duckdb": ["--engine", f"duckdb={sys.executable}", "--memory", "512M"]}
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"{command}: {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def ask(question, engine):
+    return run(tare, "fleet", *question, "--store", store, "--json", *engine)
+
+
+def compare(state):
+    failed = 0
+    for question in QUESTIONS:
+        expected = ask(question, [])
+        rows = len(json.loads(expected)["rows"])
+        for name, engine in ENGINES.items():
+            if ask(question, engine) != expected:
+                failed += 1
+                print(f"{state}: {name} differs: {' '.join(question)}")
+        if rows == 0 and question[-1] not in ("reason", "service=it's", "nameless"):
+            failed += 1
+            print(f"{state}: no rows: {' '.join(question)}")
+    return failed
+
+
+failed = 0
+run(generator, "generate", store, "3", "2", "1", "11")
+failed += compare("as written")
+run(generator, "compact", store, "13")
+failed += compare("half compacted")
+run(generator, "compact", store)
+failed += compare("compacted")
+passed = 3 * len(QUESTIONS) * len(ENGINES) - failed
+results = os.environ.get("TARE_RESULTS")
+if results:
+    with open(results, "a", encoding="utf-8") as file:
+        file.write(f"passed {passed}\n" + (f"failed {failed}\n" if failed else ""))
+print(f"{passed} answers are those of the built-in engine, {failed} aren't")
+sys.exit(failed != 0)
