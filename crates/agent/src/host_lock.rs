@@ -33,8 +33,12 @@ pub enum HostLockError {
 }
 
 fn other_agent(pid: Option<i32>) -> String {
-    let name = pid.map_or_else(|| "another agent".to_owned(), |pid| format!("the agent {pid}"));
-    format!("{name} samples these tasks already")
+    match pid {
+        Some(pid) => format!(
+            "the agent {pid} samples these tasks already: end it with `kill {pid}`, or sample a cgroup with --cgroup"
+        ),
+        None => "another agent samples these tasks already: end it first".to_owned(),
+    }
 }
 
 impl HostLock {

@@ -7,7 +7,9 @@ mod host_lock;
 pub mod labels;
 mod naming;
 mod open_window;
+mod store_text;
 mod stored;
+mod time_limit;
 mod window;
 mod writer;
 
@@ -15,6 +17,8 @@ pub use feed::{Feed, FeedSink};
 pub use host_lock::{HostLock, HostLockError};
 pub use naming::{NamelessFile, name_frames};
 pub use open_window::{OpenWindowFile, WindowNote};
+pub use store_text::{write_compaction, write_overview, write_symbolization, write_verification};
 pub use stored::{OFF_CPU_EVENT, StoredRows, TimedRow, read_samples};
+pub use time_limit::parse_time;
 pub use window::{ClosedWindow, WindowCounts, WindowOptions, WindowSink, WindowTime, now_us};
 pub use writer::{FinishedWindow, SegmentWriter, WriteTotals};

@@ -137,6 +137,21 @@ pub struct Query {
     pub filters: Vec<LabelFilter>,
 }
 
+impl Query {
+    /// Returns whether the query's times have a window with this start.
+    pub(crate) fn has_window(&self, start_us: i64) -> bool {
+        self.since_us.is_none_or(|since| start_us >= since)
+            && self.until_us.is_none_or(|until| start_us < until)
+    }
+
+    /// Returns whether the filters of hosts keep this one.
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        let mut of_hosts =
+            self.filters.iter().filter(|filter| filter.column() == SampleColumn::Host);
+        of_hosts.all(|filter| filter.keeps(Some(host)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use crate::filter::Query;
 use crate::publication::encoding_error;
 use crate::reader::{StoreReader, again};
 use crate::row_cursor::RowCursor;
-use crate::schema::{SEGMENTS, SampleColumn, SegmentColumn};
+use crate::schema::{SEGMENTS, SegmentColumn};
 use crate::segment::Figures;
 use crate::table_file::TableFile;
 
@@ -87,11 +87,9 @@ pub(crate) fn for_segments(
 }
 
 fn wants(query: &Query, summary: &SegmentSummary<'_>) -> bool {
-    let mut filters = query.filters.iter();
     query.since_us.is_none_or(|since| summary.end_us > since)
         && query.until_us.is_none_or(|until| summary.start_us < until)
-        && filters
-            .all(|filter| filter.column() != SampleColumn::Host || filter.keeps(Some(summary.host)))
+        && query.has_host(summary.host)
 }
 
 fn summary(cursor: &RowCursor, row: usize) -> SegmentSummary<'_> {

@@ -6,25 +6,22 @@ use std::path::PathBuf;
 use foldhash::fast::RandomState;
 use parquet::errors::ParquetError;
 
-use crate::block_codes::BlockCodes;
 use crate::column_cursor::PageDecoder;
 use crate::compaction::INPUT_ORDER;
 use crate::error::StoreError;
 use crate::listing::{INPUTS, list_current};
 use crate::name::{FileKind, FileName};
-use crate::publication::{FilePaths, FileWriter, ORDER, Publication, encoding_error};
+use crate::publication::{FilePaths, ORDER, Publication, encoding_error};
 use crate::row_cursor::RowCursor;
 use crate::rows::Rows;
-use crate::schema::{FRAMES, FrameColumn, SAMPLES, SampleColumn, TableDefinition};
+use crate::schema::{FRAMES, FrameColumn, SAMPLES, SampleColumn};
 use crate::store::Store;
+use crate::table_copy::TableCopy;
 use crate::table_file::TableFile;
-use crate::table_writer::{Effort, GROUP_ROWS};
+use crate::table_writer::Effort;
 use crate::texts::{MAX_TEXT_BYTES, TextTable, cut};
 
 const BLOCK_ROWS: usize = 1 << 12;
-
-/// Memory of texts, in bytes, from which on they are forgotten after a row group.
-const MAX_TEXT_MEMORY: usize = 8 << 20;
 
 /// Most answers that are kept for later frames.
 const MAX_KNOWN: usize = 1 << 17;
@@ -144,7 +141,8 @@ impl Store {
             let mut out = files.create(table, Effort::More)?;
             out.annotate(INPUTS, format!("{:016x}", old.digest));
             let mut copy = TableCopy::new(TableFile::open(&path, table)?, table);
-            let copied = copy.run(&mut out, |rows, texts| {
+            let all = |_: &RowCursor, _: usize| true;
+            let copied = copy.run(&mut out, all, |rows, texts| {
                 if *table == FRAMES {
                     name_frame(rows, texts, source, &mut leaves);
                 } else if *table == SAMPLES {
@@ -236,52 +234,4 @@ fn name_sample(rows: &mut Rows, texts: &mut TextTable, leaves: &LeafNames) -> Op
     let name = leaves.get(&rows.int(SampleColumn::StackId as usize, row))?;
     rows.set_code(SampleColumn::Function as usize, row, texts.intern(name).code());
     u64::try_from(rows.int(SampleColumn::Samples as usize, row)).ok()
-}
-
-/// Copies a file row by row.
-struct TableCopy {
-    cursor: RowCursor,
-    codes: BlockCodes,
-    texts: TextTable,
-    rows: Rows,
-}
-
-impl TableCopy {
-    fn new(file: TableFile, table: &'static TableDefinition) -> Self {
-        let cursor = RowCursor::new(file, table);
-        let codes = BlockCodes::default();
-        Self { cursor, codes, texts: TextTable::default(), rows: Rows::new(table) }
-    }
-
-    /// Writes all rows; `change` may change the last row.
-    fn run(
-        &mut self,
-        out: &mut FileWriter<'_>,
-        mut change: impl FnMut(&mut Rows, &mut TextTable),
-    ) -> Result<(), ParquetError> {
-        let mut decoder = PageDecoder::new()?;
-        while self.cursor.next_block(BLOCK_ROWS, &mut decoder)? {
-            if self.cursor.has_new_dictionaries() {
-                self.codes.clear();
-            }
-            for row in 0..self.cursor.rows().len() {
-                self.codes.push_row(&self.cursor, row, &mut self.rows, &mut self.texts);
-                change(&mut self.rows, &mut self.texts);
-                if self.rows.len() == GROUP_ROWS {
-                    self.write_group(out)?;
-                }
-            }
-        }
-        if self.rows.len() > 0 { self.write_group(out) } else { Ok(()) }
-    }
-
-    fn write_group(&mut self, out: &mut FileWriter<'_>) -> Result<(), ParquetError> {
-        out.write_group(&self.rows, &self.texts)?;
-        self.rows.clear();
-        if self.texts.memory() > MAX_TEXT_MEMORY {
-            self.texts.clear();
-            self.codes.clear();
-        }
-        Ok(())
-    }
 }

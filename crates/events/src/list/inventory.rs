@@ -7,7 +7,7 @@ use tare_kernel::host::{Host, Pmu};
 use tare_kernel::open::Kernel;
 
 use super::probe::{Answer, EventProbe};
-use super::selection::{EventKind, Selection};
+use super::selection::{EventKind, EventSelection};
 
 /// The events of one kind.
 #[derive(Debug, Serialize)]
@@ -49,7 +49,11 @@ pub(super) struct System {
 
 /// Lists the selected events by kind. A kind that was selected only by names of events is left out
 /// if none of its events matches.
-pub(super) fn list_events(selection: &Selection, host: &Host, kernel: &dyn Kernel) -> Vec<Section> {
+pub(super) fn list_events(
+    selection: &EventSelection,
+    host: &Host,
+    kernel: &dyn Kernel,
+) -> Vec<Section> {
     let sources = Sources::new(host.clone());
     let probe = EventProbe::new(kernel, host, &sources);
     let section = |kind| match kind {
@@ -89,7 +93,7 @@ fn entry(name: &str, alias: Option<&'static str>, answer: Answer) -> ListedEvent
 /// same reason, that is the section's.
 fn section_with_shared_reason(
     kind: EventKind,
-    selection: &Selection,
+    selection: &EventSelection,
     events: Vec<ListedEvent>,
 ) -> Section {
     let shared =
@@ -101,7 +105,7 @@ fn section_with_shared_reason(
 fn fixed(
     kind: EventKind,
     table: &[NamedEvent],
-    selection: &Selection,
+    selection: &EventSelection,
     probe: &EventProbe<'_>,
 ) -> Section {
     let wanted = |event: &&NamedEvent| {
@@ -118,7 +122,7 @@ fn fixed(
 }
 
 /// Lists the events that PMUs name in sysfs.
-fn pmus(selection: &Selection, probe: &EventProbe<'_>) -> Section {
+fn pmus(selection: &EventSelection, probe: &EventProbe<'_>) -> Section {
     let mut events = Vec::new();
     for pmu in probe.sources.pmus() {
         for name in pmu.events().unwrap_or_default() {
@@ -150,7 +154,7 @@ fn named(pmu: &Pmu, name: &str, typed: &str, probe: &EventProbe<'_>) -> ListedEv
 }
 
 /// Lists the forms that take numbers, with the terms of each PMU.
-fn raw(selection: &Selection, probe: &EventProbe<'_>) -> Section {
+fn raw(selection: &EventSelection, probe: &EventProbe<'_>) -> Section {
     let cores = match probe.sources.cores() {
         [] => Answer { lacks: Some(probe.no_cores()), note: None },
         _ => Answer {
@@ -177,7 +181,7 @@ fn raw(selection: &Selection, probe: &EventProbe<'_>) -> Section {
     Section { kind: EventKind::Raw, lacks: None, events, systems: Vec::new() }
 }
 
-fn tracepoints(selection: &Selection, sources: &Sources) -> Section {
+fn tracepoints(selection: &EventSelection, sources: &Sources) -> Section {
     let mut section = Section {
         kind: EventKind::Tracepoint,
         lacks: None,
@@ -213,7 +217,7 @@ fn tracepoints(selection: &Selection, sources: &Sources) -> Section {
 
 /// Tries a breakpoint in the first page of the address space. Programs don't map that page, so the
 /// breakpoint never counts, but opening it shows whether the CPU supports breakpoints.
-fn breakpoints(selection: &Selection, probe: &EventProbe<'_>) -> Section {
+fn breakpoints(selection: &EventSelection, probe: &EventProbe<'_>) -> Section {
     let form = "mem:ADDRESS[/LENGTH][:rwx]";
     let events = if selection.has(EventKind::Breakpoint, form) {
         vec![entry(form, None, probe.try_name("mem:0x10/1:w:u"))]

@@ -12,7 +12,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 
 use inventory::Section;
-use selection::Selection;
+use selection::EventSelection;
 
 /// Note about the vendor event names that `perf list` shows and tare doesn't have.
 pub const VENDOR_EVENTS: &str = "Names from vendors' event tables are not included. Take the numbers from the vendor's manual: rNNN, or pmu/event=N,umask=N/ with the terms of `tare list raw`.";
@@ -31,7 +31,7 @@ impl Listing {
     /// lists all events, but only counts the tracepoints of each system.
     #[must_use]
     pub fn new(words: &[String], host: &Host, kernel: &dyn Kernel) -> Self {
-        let selection = Selection::new(words);
+        let selection = EventSelection::new(words);
         let sections = inventory::list_events(&selection, host, kernel);
         Self { sections, is_everything: selection.is_everything() }
     }

@@ -40,12 +40,12 @@ impl EventKind {
 
 /// The events that the user selected: kinds, and names by pattern or part.
 #[derive(Debug, Default)]
-pub(super) struct Selection {
+pub(super) struct EventSelection {
     kinds: Vec<EventKind>,
     patterns: Vec<String>,
 }
 
-impl Selection {
+impl EventSelection {
     pub(super) fn new(words: &[String]) -> Self {
         let mut selection = Self::default();
         for word in words {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn selects_by_kind_pattern_and_part_of_a_name() {
         let select = |words: &[&str]| {
-            Selection::new(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+            EventSelection::new(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
         };
         assert!(select(&[]).has(EventKind::Cache, "LLC-loads"));
         assert!(

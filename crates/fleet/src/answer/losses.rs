@@ -39,14 +39,7 @@ pub(super) fn ask(
     engine: &dyn Engine,
     control: &RunControl<'_>,
 ) -> Result<Answer, FleetError> {
-    if let Some(other) =
-        request.selection.conditions.iter().find(|condition| condition.label() != "host")
-    {
-        return Err(FleetError::Question(format!(
-            "losses are known by host, not by {}; select with host=NAME",
-            other.label()
-        )));
-    }
+    refuse_labels(request)?;
     let mut hosts = Vec::new();
     engine.rows(request, Part::Hosts, control, &mut |row| {
         let int = |at: usize| row[at].int();
@@ -93,6 +86,17 @@ pub(super) fn ask(
         columns: COLUMNS.to_vec(),
         rows: judged.into_iter().map(cells).collect(),
         remarks,
+    })
+}
+
+/// Refuses conditions on other labels than the host.
+fn refuse_labels(request: &Request) -> Result<(), FleetError> {
+    let other = request.selection.conditions.iter().find(|condition| condition.label() != "host");
+    other.map_or(Ok(()), |other| {
+        Err(FleetError::Question(format!(
+            "losses are known by host, not by {}; select with host=NAME",
+            other.label()
+        )))
     })
 }
 

@@ -67,7 +67,10 @@ pub(super) fn run(
         return passed;
     }
     let status = process.0.wait().map_err(start)?;
-    let (_, _, message) = (reader.join(), writer.join(), messages.join());
+    let message = messages.join();
+    // Both ended with the process.
+    let _ = reader.join();
+    let _ = writer.join();
     if status.success() {
         Ok(())
     } else {

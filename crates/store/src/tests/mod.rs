@@ -3,6 +3,7 @@
 #[cfg(feature = "s3")]
 mod bucket;
 mod compaction;
+mod extract;
 mod limits;
 mod reading;
 mod symbolize;

@@ -14,15 +14,23 @@ use crate::cli::raw;
 use crate::cli::resolved::export::Export;
 use crate::command::output::{create_whole, named};
 use crate::command::samples::{NeededParts, replay};
+use crate::command::stored;
 use crate::exit::{Exit, Refusal};
 
 /// Formats in which a sample without a time has no place.
 const NEED_TIMES: [&str; 2] = ["chrome", "firefox"];
 
+/// The format of a store's own tables.
+const TABLES: &str = "parquet";
+
 pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     let export = Export::resolve(raw)?;
     let format = export.format;
     let is_stdout = export.output == Path::new("-");
+    if let Some(stored) = export.samples.stored.as_ref().filter(|_| format.name == TABLES) {
+        check_extract(&export)?;
+        return stored::extract(stored, &export.output);
+    }
     if format.is_binary && is_stdout && io::stdout().is_terminal() {
         return Err(Refusal::usage(format!(
             "{} is a binary format: write a file (-o profile.{}), or pipe it",
@@ -54,6 +62,19 @@ pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     progress.show_step("writing");
     sink.exporter.finish(&read.whole()).and_then(|()| file.publish()).with_context(failed)?;
     Ok(Exit::Success)
+}
+
+/// Refuses options that a part of a store can't have.
+fn check_extract(export: &Export) -> Result<(), Refusal> {
+    if export.output == Path::new("-") {
+        return Err(Refusal::usage("a store's tables are a folder: name it with -o DIR"));
+    }
+    if export.samples.wall_clock || !export.samples.events.is_empty() {
+        return Err(Refusal::usage(
+            "--event and --wall-clock don't select a store's rows: use --where event=NAME",
+        ));
+    }
+    Ok(())
 }
 
 /// Passes samples to an exporter.

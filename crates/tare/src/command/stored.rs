@@ -1,8 +1,12 @@
 //! Samples of a store, for the views of recordings.
 
+use std::path::Path;
+
 pub(crate) use tare_agent::{OFF_CPU_EVENT as OFF_CPU, StoredRows, TimedRow};
 use tare_replay::ProfileSummary;
+use tare_store::StoreReader;
 
+use crate::Outcome;
 use crate::cli::resolved::stored::StoredSamples;
 use crate::exit::{Exit, Refusal};
 
@@ -14,12 +18,23 @@ pub(crate) fn summarize(stored: &StoredSamples) -> anyhow::Result<ProfileSummary
 /// Reads the samples of a store, window by window or summed up.
 pub(crate) fn read(stored: &StoredSamples, by_window: bool) -> anyhow::Result<StoredRows> {
     let StoredSamples { store, query, .. } = stored;
-    let refusal = || Refusal {
-        exit: Exit::Failure,
-        message: format!(
-            "{}: no window has such samples; leave out --where, --since or --until",
-            stored.name()
-        ),
-    };
-    Ok(tare_agent::read_samples(store, query, by_window)?.ok_or_else(refusal)?)
+    let samples = tare_agent::read_samples(store, query, by_window)?;
+    Ok(samples.ok_or_else(|| no_samples(stored))?)
+}
+
+/// Copies samples of a store into a new one.
+pub(crate) fn extract(stored: &StoredSamples, to: &Path) -> Outcome {
+    let extraction = StoreReader::open(&stored.store, 1)?.extract(&stored.query, to)?;
+    if extraction.samples == 0 {
+        return Err(no_samples(stored).into());
+    }
+    Ok(Exit::Success)
+}
+
+fn no_samples(stored: &StoredSamples) -> Refusal {
+    let message = format!(
+        "{}: no window has such samples; leave out --where, --since or --until",
+        stored.name()
+    );
+    Refusal { exit: Exit::Failure, message }
 }

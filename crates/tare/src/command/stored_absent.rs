@@ -1,8 +1,11 @@
 //! Samples of a store, in a build that reads none.
 
+use std::path::Path;
+
 use tare_profile::{Row, Weight};
 use tare_replay::ProfileSummary;
 
+use crate::Outcome;
 use crate::cli::resolved::stored::StoredSamples;
 
 /// The event of the time that tasks are not on a CPU, as perf calls it.
@@ -24,6 +27,11 @@ pub(crate) struct StoredRows {
 
 /// Can't be called.
 pub(crate) fn read(stored: &StoredSamples, _by_window: bool) -> anyhow::Result<StoredRows> {
+    match *stored {}
+}
+
+/// Can't be called.
+pub(crate) fn extract(stored: &StoredSamples, _to: &Path) -> Outcome {
     match *stored {}
 }
 

@@ -292,3 +292,43 @@ fn two_sets_of_a_store_are_compared() {
         assert!(stderr(&output).contains(why), "{args:?}: {output:?}");
     }
 }
+
+#[test]
+fn a_part_of_a_store_is_exported_as_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    (0..2).for_each(|minute| write_version(&store, minute, "1.4", [3, 4]));
+    (2..4).for_each(|minute| write_version(&store, minute, "1.5", [5, 6]));
+    let part = folder.path().join("part");
+    let export = ["export", "--format", "parquet", "-o", part.to_str().unwrap(), "--where"];
+    let args = |condition| [&export[..], &[condition]].concat();
+    let none = of_store(&args("version=9"), &store);
+    assert!(stderr(&none).contains("no window has such samples"), "{none:?}");
+    assert!(!part.exists());
+    let exported = of_store(&args("version=1.5,service~^api"), &store);
+    assert!(exported.status.success(), "{exported:?}");
+    assert_eq!(
+        text(&of_store(&["store", "verify"], &part)),
+        "ok: 2 segments, 6 files, 22 samples\n"
+    );
+    let report = |store, more: &[&str]| {
+        text(&of_store(&[&["report", "--stdio", "-s", "sym"], more].concat(), store))
+    };
+    let rows = |report: String| -> Vec<String> {
+        report.lines().filter(|line| line.contains("] ")).map(str::to_owned).collect()
+    };
+    let whole = rows(report(&store, &["--where", "version=1.5"]));
+    assert!(whole.len() == 2, "{whole:?}");
+    assert_eq!(rows(report(&part, &[])), whole);
+    let again = of_store(&args("version=1.4"), &store);
+    assert!(stderr(&again).contains("not empty"), "{again:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no part is left");
+    for (more, why) in [
+        (&["-o", "-"][..], "name it with -o DIR"),
+        (&["-o", "x", "-e", "cpu-clock"], "use --where event=NAME"),
+    ] {
+        let output = of_store(&[&["export", "--format", "parquet"], more].concat(), &store);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains(why), "{output:?}");
+    }
+}

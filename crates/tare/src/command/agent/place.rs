@@ -89,13 +89,8 @@ fn lock_host(options: &AgentOptions) -> Result<Option<HostLock>, Refusal> {
     };
     match HostLock::take(folder, options.config.cgroup.as_deref()) {
         Ok(lock) => Ok(Some(lock)),
-        Err(HostLockError::Taken { pid }) => {
-            let remedy = pid.map_or_else(
-                || "end it first".to_owned(),
-                |pid| format!("end it with `kill {pid}`, or sample a cgroup with --cgroup"),
-            );
-            let message = format!("{}: {remedy}", HostLockError::Taken { pid });
-            Err(Refusal { exit: Exit::Failure, message })
+        Err(taken @ HostLockError::Taken { .. }) => {
+            Err(Refusal { exit: Exit::Failure, message: taken.to_string() })
         }
         Err(HostLockError::File(error)) => {
             let folder = folder.display();
