@@ -24,6 +24,10 @@ QUESTIONS = [
     ["losses", "--all-hosts"],
     ["losses", "--all-hosts", "--since", "2026-11-26T12:15", "--where", "host=host-001"],
     ["nameless"],
+    ["diff", "--by", "function", "--where", "version=1.4.2", "--versus-where", "version=1.5.0"],
+    ["diff", "--by", "module", "--total", "--until", "2026-11-26T12:00", "--versus-since", "2026-11-26T12:00"],
+    ["regressions"],
+    ["regressions", "--until", "2026-11-26T12:00", "--versus-since", "2026-11-26T12:00"],
     ["search", "merge::flush.*1a", "--cost-per-core-hour", "0.04"],
 ]
 ENGINES = {"duckdb": ["--engine", f"duckdb={sys.executable}", "--memory", "512M"]}

@@ -4,6 +4,7 @@ use tare_store::Query;
 use tare_store::schema::SampleColumn;
 
 use crate::condition::Condition;
+use crate::error::FleetError;
 use crate::rows::Part;
 
 /// What samples are summed by.
@@ -100,6 +101,23 @@ pub enum Question {
         /// Money by core and hour.
         cost_per_core_hour: Option<f64>,
     },
+    /// Which groups have other shares in a second selection?
+    Diff {
+        /// The groups.
+        by: Grouping,
+        /// Also the weight below a function or module.
+        with_total: bool,
+        /// Number of groups by event.
+        limit: usize,
+        /// The second selection.
+        versus: Selection,
+    },
+    /// Which services use more CPU time since a version or a deploy?
+    Regressions {
+        /// The samples after the deploy; by default those of each service's newest version, which
+        /// is compared with the version before it.
+        versus: Option<Selection>,
+    },
 }
 
 impl Question {
@@ -111,6 +129,8 @@ impl Question {
             Self::Losses { .. } => "losses",
             Self::Nameless => "nameless",
             Self::Search { .. } => "search",
+            Self::Diff { .. } => "diff",
+            Self::Regressions { .. } => "regressions",
         }
     }
 
@@ -118,10 +138,11 @@ impl Question {
     #[must_use]
     pub fn parts(&self) -> &'static [Part] {
         match self {
-            Self::Top { .. } => &[Part::Sums],
+            Self::Top { .. } | Self::Diff { .. } => &[Part::Sums],
             Self::Losses { .. } => &[Part::Hosts],
             Self::Nameless => &[Part::Builds],
             Self::Search { .. } => &[Part::Functions, Part::Callers, Part::Times],
+            Self::Regressions { .. } => &[Part::Rates],
         }
     }
 }
@@ -138,6 +159,19 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Returns the selection of a store's query.
+    ///
+    /// # Errors
+    /// Never: a filter's text is a condition.
+    pub fn from_query(query: &Query) -> Result<Self, FleetError> {
+        let conditions = query.filters.iter().map(|filter| filter.to_string().parse());
+        Ok(Self {
+            since_us: query.since_us,
+            until_us: query.until_us,
+            conditions: conditions.collect::<Result<_, _>>()?,
+        })
+    }
+
     pub(crate) fn query(&self) -> Query {
         Query {
             since_us: self.since_us,
@@ -154,4 +188,23 @@ pub struct Request {
     pub question: Question,
     /// The samples.
     pub selection: Selection,
+}
+
+impl Request {
+    /// Returns the same question about other samples.
+    pub(crate) fn about(&self, selection: &Selection) -> Self {
+        Self { question: self.question.clone(), selection: selection.clone() }
+    }
+
+    /// Returns what an engine is asked: a question that compares two selections asks about each.
+    #[must_use]
+    pub fn selections(&self) -> Vec<Self> {
+        let versus = match &self.question {
+            Question::Diff { versus, .. } | Question::Regressions { versus: Some(versus) } => {
+                Some(self.about(versus))
+            }
+            _ => None,
+        };
+        [Some(self.clone()), versus].into_iter().flatten().collect()
+    }
 }

@@ -37,6 +37,8 @@ pub enum Part {
     Callers,
     /// First and last moment of the samples, by event.
     Times,
+    /// Weight by service, version, host and hour.
+    Rates,
 }
 
 const fn text(name: &'static str) -> RowColumn {
@@ -95,6 +97,19 @@ impl Part {
             }
             Self::Callers => {
                 const { &[text("event"), text("name"), text("caller"), int("total_weight")] }
+            }
+            Self::Rates => {
+                const {
+                    &[
+                        text("event"),
+                        text("service"),
+                        text("version"),
+                        text("host"),
+                        int("hour_us"),
+                        int("covered_us"),
+                        int("self_weight"),
+                    ]
+                }
             }
             Self::Times => const { &[text("event"), int("first_us"), int("last_us")] },
         }

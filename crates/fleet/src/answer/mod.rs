@@ -1,7 +1,9 @@
 //! Rows -> answers. Everything here is shared by all engines: shares, checks, orders and wording.
 
+mod diff;
 mod losses;
 mod nameless;
+mod regressions;
 mod search;
 mod top;
 mod write;
@@ -23,6 +25,12 @@ pub enum Cell {
     Share(f64),
     /// Nanoseconds.
     Duration(i64),
+    /// A difference of shares, in points.
+    Points(f64),
+    /// A relative change, 0.1 for 10% more.
+    Change(f64),
+    /// A probability.
+    Probability(f64),
     /// CPU cores in use on average.
     Cores(f64),
     /// Money, in the unit of the price.
@@ -69,6 +77,14 @@ impl Answer {
                 top::ask(request, *by, *with_total, engine, control)
             }
             Question::Losses { limits, all } => losses::ask(request, limits, *all, engine, control),
+            Question::Diff { by, with_total, limit, versus } => {
+                let compared = diff::Compared { by: *by, with_total: *with_total, limit: *limit };
+                diff::ask([request, &request.about(versus)], &compared, engine, control)
+            }
+            Question::Regressions { versus } => {
+                let versus = versus.as_ref().map(|versus| request.about(versus));
+                regressions::ask(request, versus.as_ref(), engine, control)
+            }
             Question::Nameless => nameless::ask(request, engine, control),
             Question::Search { cost_per_core_hour, .. } => {
                 search::ask(request, *cost_per_core_hour, engine, control)
@@ -106,3 +122,6 @@ fn share(engine: &dyn Engine, part: i64, whole: i64) -> Result<f64, FleetError> 
     let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     Ok(share)
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,6 +98,9 @@ impl Cell {
             Self::Text(text) => printable(text),
             Self::Count(count) => count.to_string(),
             Self::Share(share) => format!("{:.2}%", share * 100.0),
+            Self::Points(points) => format!("{:+.2}", points * 100.0),
+            Self::Change(change) => format!("{:+.1}%", change * 100.0),
+            Self::Probability(p) => format!("{p:.4}"),
             Self::Duration(ns) => duration(*ns),
             Self::Cores(cores) => format!("{cores:.3}"),
             Self::Money(money) => format!("{money:.2}"),
@@ -110,7 +113,12 @@ impl Cell {
             Self::Missing => Value::Null,
             Self::Text(text) => json!(text),
             Self::Count(count) | Self::Duration(count) => json!(count),
-            Self::Share(number) | Self::Cores(number) | Self::Money(number) => json!(number),
+            Self::Share(number)
+            | Self::Points(number)
+            | Self::Change(number)
+            | Self::Probability(number)
+            | Self::Cores(number)
+            | Self::Money(number) => json!(number),
             Self::Moment(time_us) => json!(rfc3339(*time_us)),
         }
     }

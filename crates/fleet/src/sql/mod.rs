@@ -17,6 +17,9 @@ use crate::rows::Part;
 
 pub use dialect::Dialect;
 
+/// Microseconds of an hour.
+const HOUR_US: i64 = 3_600_000_000;
+
 /// What the tables of a store are called in an engine, or the files that they are made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
@@ -64,13 +67,12 @@ pub fn statement(
     let sql = Writer { dialect, tables, selection: &request.selection };
     match (&request.question, part) {
         (Question::Top { by, with_total, limit }, _) => {
-            let groups = if *with_total && by.has_callers() || *by == Grouping::Module {
-                sql.totals(*by, None)?
-            } else {
-                sql.sums(*by)?
-            };
-            Ok(ranked(&groups, *limit, *with_total))
+            Ok(ranked(&sql.groups(*by, *with_total)?, *limit, *with_total))
         }
+        (Question::Diff { by, with_total, .. }, _) => {
+            Ok(ranked(&sql.groups(*by, *with_total)?, usize::MAX, *with_total))
+        }
+        (_, Part::Rates) => sql.rates(),
         (Question::Search { pattern, .. }, Part::Functions) => {
             let function = Grouping::Column(SampleColumn::Function);
             Ok(ranked(&sql.totals(function, Some(pattern))?, usize::MAX, true))
@@ -128,6 +130,15 @@ impl Writer<'_> {
             }
             Test::Matching(pattern) => self.dialect.matches(&column, pattern)?,
         })
+    }
+
+    /// Common tables up to `sums`.
+    fn groups(&self, by: Grouping, with_total: bool) -> Result<String, FleetError> {
+        if with_total && by.has_callers() || by == Grouping::Module {
+            self.totals(by, None)
+        } else {
+            self.sums(by)
+        }
     }
 
     /// Common tables up to `sums`, by a column.
@@ -230,6 +241,24 @@ impl Writer<'_> {
             "select event, cast(min({micros}) as bigint) as first_us,\n  \
              cast(max({micros} + window_us) as bigint) as last_us\n\
              from {}{}\ngroup by event\norder by event",
+            self.tables.samples,
+            self.samples_where()?
+        ))
+    }
+
+    /// Weight by hour, and the length of the windows in which a service was sampled on a host.
+    fn rates(&self) -> Result<String, FleetError> {
+        let micros = self.dialect.micros("\"window\"");
+        Ok(format!(
+            "with windows as (\n  select event, service, version, host, {micros} as start_us,\n    \
+             max(window_us) as length_us, sum(weight) as w\n  from {}{}\n  \
+             group by event, service, version, host, {micros}),\n\
+             hours as (\n  select event, service, version, host, start_us - start_us % {HOUR_US} as hour_us,\n    \
+             length_us, w from windows)\n\
+             select event, service, version, host, hour_us, cast(sum(length_us) as bigint) as covered_us,\n  \
+             cast(sum(w) as bigint) as self_weight\nfrom hours\n\
+             group by event, service, version, host, hour_us\n\
+             order by event, service nulls last, version nulls last, host, hour_us",
             self.tables.samples,
             self.samples_where()?
         ))

@@ -47,11 +47,12 @@ fn without_literals(dialect: Dialect, text: &str) -> String {
 fn hostile_values_stay_within_their_literals() {
     let function = Grouping::Column(tare_store::schema::SampleColumn::Function);
     let questions = |pattern: &str| {
-        [
+        vec![
             Question::Top { by: Grouping::service(), with_total: false, limit: 3 },
             Question::Top { by: function, with_total: true, limit: 3 },
             Question::Top { by: Grouping::Module, with_total: true, limit: 3 },
             Question::Nameless,
+            Question::Regressions { versus: None },
             Question::Search { pattern: pattern.to_owned(), cost_per_core_hour: None },
         ]
     };

@@ -39,12 +39,14 @@ impl Interval {
 
 /// Returns the value below which Student's t with `freedom` degrees of freedom is with this
 /// probability.
-pub(crate) fn t_quantile(probability: f64, freedom: f64) -> f64 {
+#[must_use]
+pub fn t_quantile(probability: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(probability))
 }
 
 /// Returns the probability that Student's t with `freedom` degrees of freedom is above `t`.
-pub(crate) fn t_above(t: f64, freedom: f64) -> f64 {
+#[must_use]
+pub fn t_above(t: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |of| of.sf(t))
 }
 

@@ -54,8 +54,12 @@ pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
 /// Returns the statements that an engine runs for the question.
 fn sql(options: &FleetOptions) -> anyhow::Result<String> {
     let mut text = String::new();
-    for part in options.request.question.parts() {
-        match options.engine.statement(&options.request, *part)? {
+    let requests = options.request.selections();
+    let parts = options.request.question.parts();
+    for (request, part) in
+        requests.iter().flat_map(|request| parts.iter().map(move |part| (request, part)))
+    {
+        match options.engine.statement(request, *part)? {
             Some(statement) => text += &format!("{statement};\n"),
             None => {
                 anyhow::bail!("--show-sql: the built-in engine runs no SQL; add --engine duckdb")

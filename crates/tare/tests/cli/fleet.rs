@@ -112,6 +112,26 @@ fn losses_name_the_problems_of_a_host() {
 }
 
 #[test]
+fn two_sets_of_samples_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path());
+    let before = ["diff", "--until", "2026-11-26T10:05", "--versus-since", "2026-11-26T10:05"];
+    let services = rows(folder.path(), &before);
+    assert_eq!(services.len(), 2);
+    assert!(services.iter().all(|row| row["difference"] == 0.0), "{services:?}");
+    assert_eq!(
+        (&services[0]["before"], &services[0]["after"]),
+        (&18_000_000_000_i64.into(), &15_000_000_000_i64.into())
+    );
+    let services = rows(folder.path(), &[&["regressions"], &before[1..]].concat());
+    assert!(services.iter().all(|row| row["verdict"] == "too few hosts"), "{services:?}");
+    let refused = ask(folder.path(), &["diff"]);
+    assert!(stderr(&refused).contains("what to compare with"), "{}", stderr(&refused));
+    let refused = ask(folder.path(), &["top", "--versus-since", "1h"]);
+    assert!(stderr(&refused).contains("only diff and regressions"), "{}", stderr(&refused));
+}
+
+#[test]
 fn nameless_binaries_and_functions_by_pattern_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     written(folder.path());

@@ -1,6 +1,7 @@
 //! tare's own reader of stores, with the rows that the SQL gives.
 
 mod hosts;
+mod rates;
 mod stacks;
 mod sums;
 
@@ -31,6 +32,30 @@ impl BuiltIn {
         Ok(Self { reader: StoreReader::open(store, threads)? })
     }
 
+    /// Returns the rows of [`Part::Sums`] and the weight of each event.
+    fn groups(
+        &self,
+        request: &Request,
+        by: Grouping,
+        with_total: bool,
+        control: &RunControl<'_>,
+    ) -> Result<(Vec<NamedSum>, EventWeights), FleetError> {
+        match by {
+            Grouping::Column(column) if !(with_total && by.has_callers()) => {
+                let rows = self.sums(request, column, control)?;
+                let mut weights = EventWeights::new();
+                for row in &rows {
+                    *weights.entry(row.event.clone()).or_insert(0) += row.own;
+                }
+                Ok((rows, weights))
+            }
+            _ => {
+                let stacks = StackSums::read(&self.reader, &request.selection, control)?;
+                Ok((stacks.totals(by, None), stacks.weights()))
+            }
+        }
+    }
+
     fn sums(
         &self,
         request: &Request,
@@ -50,6 +75,9 @@ impl BuiltIn {
     }
 }
 
+/// Weight of all samples by event.
+type EventWeights = std::collections::BTreeMap<String, i64>;
+
 /// A row of [`Part::Sums`] before the weights of events are known.
 struct NamedSum {
     event: String,
@@ -62,7 +90,7 @@ struct NamedSum {
 /// Passes the rows with the most weight of each event, in the order of the SQL.
 fn pass_ranked(
     mut rows: Vec<NamedSum>,
-    weights: &std::collections::BTreeMap<String, i64>,
+    weights: &EventWeights,
     limit: usize,
     by_total: bool,
     each: &mut RowSink<'_>,
@@ -106,23 +134,14 @@ impl Engine for BuiltIn {
         let stacks = || StackSums::read(&self.reader, &request.selection, control);
         match (&request.question, part) {
             (Question::Top { by, with_total, limit }, _) => {
-                let needs_stacks = *with_total && by.has_callers();
-                let (rows, weights) = match by {
-                    Grouping::Column(column) if !needs_stacks => {
-                        let rows = self.sums(request, *column, control)?;
-                        let mut weights = std::collections::BTreeMap::new();
-                        for row in &rows {
-                            *weights.entry(row.event.clone()).or_insert(0) += row.own;
-                        }
-                        (rows, weights)
-                    }
-                    _ => {
-                        let stacks = stacks()?;
-                        (stacks.totals(*by, None), stacks.weights())
-                    }
-                };
+                let (rows, weights) = self.groups(request, *by, *with_total, control)?;
                 pass_ranked(rows, &weights, *limit, *with_total, each)
             }
+            (Question::Diff { by, with_total, .. }, _) => {
+                let (rows, weights) = self.groups(request, *by, *with_total, control)?;
+                pass_ranked(rows, &weights, usize::MAX, *with_total, each)
+            }
+            (_, Part::Rates) => rates::pass(&self.reader, &request.selection, control, each),
             (Question::Search { pattern, .. }, Part::Functions) => {
                 let pattern = compile(pattern)?;
                 let function = Grouping::Column(SampleColumn::Function);

@@ -1,4 +1,4 @@
-use super::{EntryArgs, JsonArgs, ResultFileArgs, StoreArgs, TimeoutArgs};
+use super::{EntryArgs, JsonArgs, ResultFileArgs, StoreArgs, TimeoutArgs, VersusStoreArgs};
 
 /// Arguments of `tare fleet`.
 #[derive(Debug, clap::Args)]
@@ -7,6 +7,10 @@ use super::{EntryArgs, JsonArgs, ResultFileArgs, StoreArgs, TimeoutArgs};
     mut_arg("since", |arg| arg.requires(clap::builder::Resettable::Reset)),
     mut_arg("until", |arg| arg.requires(clap::builder::Resettable::Reset)),
     mut_arg("conditions", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("versus_where", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("versus_since", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("versus_until", |arg| arg.requires(clap::builder::Resettable::Reset)),
+    mut_arg("versus_store", |arg| arg.hide(true)),
     mut_arg("timeout", |arg| arg.help("Give up after MS milliseconds, and stop the engine")),
     after_help = "\
 Questions:
@@ -14,11 +18,14 @@ Questions:
   losses    hosts that lost samples, exceed the budget, have broken stacks or fell silent
   nameless  binaries whose functions have no names, and what would name them
   search    functions that match PATTERN: callers, CPU cores, costs
+  diff      groups whose share differs between two sets of samples, A and B
+  regressions  services that use more CPU time in their newest version, or in B
 
 Examples:
   tare fleet top --since 1h                       CPU by service
   tare fleet top --by function --total --where service=api
   tare fleet losses --since 1d                    hosts with a problem
+  tare fleet regressions --since 1d               each service's newest version
   tare fleet search 'json.*parse' --cost-per-core-hour 0.04
   tare fleet top --by host --engine duckdb --show-sql")]
 pub struct FleetArgs {
@@ -33,16 +40,20 @@ pub struct FleetArgs {
     #[command(flatten)]
     pub stored: StoreArgs,
 
+    /// B's samples.
+    #[command(flatten)]
+    pub versus: VersusStoreArgs,
+
     /// Only samples of this event
     #[arg(long, value_name = "EVENT")]
     pub event: Option<String>,
 
-    /// Of `top`: sum by service, version, host, container, function, module, reason, process,
+    /// Of `top` and `diff`: sum by service, version, host, container, function, module, reason, process,
     /// thread, unit, namespace, pod, owner or image
     #[arg(long, value_name = "LABEL", default_value = "service", help_heading = "Question")]
     pub by: String,
 
-    /// Of `top`: add the weight below functions or modules
+    /// Of `top` and `diff`: add the weight below functions or modules
     #[arg(long, help_heading = "Question")]
     pub total: bool,
 
@@ -107,4 +118,8 @@ pub enum FleetQuestion {
     Nameless,
     /// Functions by pattern
     Search,
+    /// Groups that differ between two sets of samples
+    Diff,
+    /// Services that use more CPU time
+    Regressions,
 }

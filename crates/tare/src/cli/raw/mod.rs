@@ -173,7 +173,7 @@ pub enum TareCommand {
     #[cfg(feature = "agent")]
     #[command(args_override_self = true)]
     Store(Deferred<StoreCommandArgs>),
-    /// Answer questions about the profiles of many hosts: top, losses, nameless, search.
+    /// Answer questions about the profiles of many hosts: top, losses, regressions and more.
     #[cfg(feature = "agent")]
     #[command(args_override_self = true)]
     Fleet(Deferred<FleetArgs>),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tare_agent::config::{Share, Size};
 use tare_fleet::{
-    BuiltIn, Condition, DuckDb, DuckDbProgram, Engine, FleetError, Grouping, LossLimits, Question,
-    Request, ResourceLimits, Selection, StoreFiles,
+    BuiltIn, DuckDb, DuckDbProgram, Engine, Grouping, LossLimits, Question, Request,
+    ResourceLimits, Selection, StoreFiles,
 };
 
 use crate::cli::raw::{self, FleetQuestion};
@@ -59,21 +59,16 @@ impl FleetOptions {
     pub(crate) fn resolve(mut raw: raw::FleetArgs) -> anyhow::Result<Self> {
         let begin = Instant::now();
         raw.stored.store.get_or_insert_with(|| STORE.into());
-        let stored = StoredSamples::resolve(&raw.stored)?;
-        let stored = stored.ok_or_else(|| Refusal::usage("--store: no store is given"))?;
-        let conditions: Result<Vec<Condition>, FleetError> =
-            raw.stored.conditions.iter().map(|text| text.parse()).collect();
-        let mut conditions =
-            conditions.map_err(|error| Refusal::usage(format!("--where: {error}")))?;
-        if let Some(event) = &raw.event {
-            conditions.push(Condition::for_value("event", event)?);
+        raw.stored.conditions.extend(raw.event.iter().map(|event| format!("event={event}")));
+        if raw.versus.versus_store.is_some() {
+            return Err(
+                Refusal::usage("--versus-store: fleet compares samples of one store").into()
+            );
         }
-        let selection = Selection {
-            since_us: stored.query.since_us,
-            until_us: stored.query.until_us,
-            conditions,
-        };
-        let request = Request { question: question(&raw)?, selection };
+        let (stored, versus) = both(&raw)?;
+        let selection = Selection::from_query(&stored.query)?;
+        let versus = versus.map(|versus| Selection::from_query(&versus.query)).transpose()?;
+        let request = Request { question: question(&raw, versus)?, selection };
         let engine = engine(&raw, &stored.store)?;
         let format = match (raw.json.json, raw.csv) {
             (true, _) => AnswerFormat::Json,
@@ -92,7 +87,25 @@ impl FleetOptions {
     }
 }
 
-fn question(raw: &raw::FleetArgs) -> Result<Question, Refusal> {
+/// Returns A's samples, and B's if they are given or needed.
+fn both(raw: &raw::FleetArgs) -> Result<(StoredSamples, Option<StoredSamples>), Refusal> {
+    let raw::VersusStoreArgs { versus_where, versus_since, versus_until, .. } = &raw.versus;
+    let is_typed = !versus_where.is_empty() || versus_since.is_some() || versus_until.is_some();
+    let compares = matches!(raw.question, FleetQuestion::Diff | FleetQuestion::Regressions);
+    if is_typed && !compares {
+        return Err(Refusal::usage(
+            "--versus-where, --versus-since, --versus-until: only diff and regressions compare",
+        ));
+    }
+    if !is_typed && raw.question != FleetQuestion::Diff {
+        return Ok((StoredSamples::from_store(&raw.stored)?, None));
+    }
+    let both = StoredSamples::both(&raw.stored, &raw.versus)?;
+    let [first, second] = both.ok_or_else(|| Refusal::usage("--store: no store is given"))?;
+    Ok((first, Some(second)))
+}
+
+fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Question, Refusal> {
     if raw.text.is_some() && raw.question != FleetQuestion::Search {
         return Err(Refusal::usage("only search takes a PATTERN"));
     }
@@ -109,6 +122,13 @@ fn question(raw: &raw::FleetArgs) -> Result<Question, Refusal> {
             Question::Losses { limits, all: raw.all_hosts }
         }
         FleetQuestion::Nameless => Question::Nameless,
+        FleetQuestion::Diff => Question::Diff {
+            by: grouping(&raw.by)?,
+            with_total: raw.total,
+            limit: raw.entries.entries.unwrap_or(ROWS),
+            versus: versus.unwrap_or_default(),
+        },
+        FleetQuestion::Regressions => Question::Regressions { versus },
         FleetQuestion::Search => {
             let pattern = raw.text.clone();
             let pattern = pattern.ok_or_else(|| Refusal::usage("search: give a PATTERN"))?;
