@@ -1,5 +1,5 @@
 """Makes the Debian package from the staged files, with what only Debian's packages have: a changelog
-in Debian's form, the copyright file, and reasons for two findings of lintian.
+in Debian's form, the copyright file, the agent's unit, and reasons for two findings of lintian.
 
     debian.py ARCHITECTURE VERSION STAGE OUT
 """
@@ -60,6 +60,10 @@ def write_documents(root, version):
     mit = pathlib.Path("LICENSE-MIT").read_text()
     mit = "".join(f" {line or '.'}\n" for line in mit.splitlines())
     (doc / "copyright").write_text(COPYRIGHT.format(mit=mit))
+    # Not enabled: whoever installs a profiler may not want it always on.
+    unit = root / "usr/lib/systemd/system/tare-agent.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text(pathlib.Path("packaging/tare-agent.service").read_text())
     overrides = root / "usr/share/lintian/overrides/tare-perf"
     overrides.parent.mkdir(parents=True)
     overrides.write_text(pathlib.Path("packaging/lintian-overrides").read_text())

@@ -227,6 +227,9 @@ test_action() {
 test_checks() {
     local package
     lintian --fail-on error --allow-root "$dist"/*.deb
+    local unit=usr/lib/systemd/system/tare-agent.service
+    for package in "$dist"/*.deb; do dpkg-deb --fsys-tarfile "$package" | tar -xO "./$unit" | cmp - packaging/tare-agent.service; done
+    for package in "$dist"/*.rpm; do rpm2cpio "$package" | cpio --quiet -i --to-stdout "./$unit" | cmp - packaging/tare-agent.service; done
     [ "$(grep -vc '^#' packaging/lintian-overrides)" -le 2 ]
     [ "$(grep -c '^ *"' packaging/rpmlint.toml)" -le 2 ]
     for package in "$dist"/*.rpm; do rpmlint --config packaging/rpmlint.toml "$package"; done
