@@ -27,6 +27,7 @@ need_testers() {
     need umoci umoci
     need lintian lintian
     need rpmlint rpmlint
+    need cpio cpio
     need npm npm
     need unshare util-linux
     need jq jq

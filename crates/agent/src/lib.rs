@@ -7,6 +7,7 @@ mod host_lock;
 pub mod labels;
 mod naming;
 mod open_window;
+mod place;
 mod store_text;
 mod stored;
 mod time_limit;
@@ -17,6 +18,9 @@ pub use feed::{Feed, FeedSink};
 pub use host_lock::{HostLock, HostLockError};
 pub use naming::{NamelessFile, name_frames};
 pub use open_window::{OpenWindowFile, WindowNote};
+pub use place::{
+    AGENT_FOLDER, AgentLocks, AgentPlace, PlaceError, PlaceNotice, STATUS_FILE, segment_info,
+};
 pub use store_text::{write_compaction, write_overview, write_symbolization, write_verification};
 pub use stored::{OFF_CPU_EVENT, StoredRows, TimedRow, read_samples};
 pub use time_limit::parse_time;

@@ -12,7 +12,6 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 
-use self::place::AgentPlace;
 use self::session::{AgentSession, SessionEnd};
 use crate::Outcome;
 use crate::cli::raw;
@@ -37,7 +36,7 @@ fn serve(raw: &raw::AgentArgs, mut options: AgentOptions, host: &Host) -> Outcom
     let signals = Signals::block()?;
     catch_bus_errors();
     loop {
-        let place = AgentPlace::open(&options, host)?;
+        let place = place::open(&options, host)?;
         let session = AgentSession::start(&options, host, place, &signals)?;
         match session.run()? {
             SessionEnd::Reload => match AgentOptions::resolve(raw, host) {
