@@ -9,7 +9,7 @@ use crate::question::{Grouping, Request};
 use crate::rows::Part;
 
 /// What is compared.
-pub(super) struct Compared {
+pub(super) struct DiffOptions {
     pub(super) by: Grouping,
     pub(super) with_total: bool,
     pub(super) limit: usize,
@@ -24,7 +24,7 @@ struct Sides {
 
 pub(super) fn ask(
     requests: [&Request; 2],
-    compared: &Compared,
+    compared: &DiffOptions,
     engine: &dyn Engine,
     control: &RunControl<'_>,
 ) -> Result<Answer, FleetError> {

@@ -78,7 +78,8 @@ impl Answer {
             }
             Question::Losses { limits, all } => losses::ask(request, limits, *all, engine, control),
             Question::Diff { by, with_total, limit, versus } => {
-                let compared = diff::Compared { by: *by, with_total: *with_total, limit: *limit };
+                let compared =
+                    diff::DiffOptions { by: *by, with_total: *with_total, limit: *limit };
                 diff::ask([request, &request.about(versus)], &compared, engine, control)
             }
             Question::Regressions { versus } => {

@@ -53,7 +53,7 @@ impl HostHours {
 type Hosts = BTreeMap<String, HostHours>;
 
 /// A service before and after.
-struct Compared {
+struct ServiceVersions {
     event: String,
     service: Option<String>,
     names: [Option<String>; 2],
@@ -137,7 +137,7 @@ fn read(
 }
 
 /// Compares each service's two versions that began last.
-fn by_version(versions: Versions) -> Vec<Compared> {
+fn by_version(versions: Versions) -> Vec<ServiceVersions> {
     let compared = versions.into_iter().filter_map(|((event, service), versions)| {
         let named = versions.into_iter().filter(|(version, _)| version.is_some());
         let mut named: Vec<_> = named.collect();
@@ -145,18 +145,18 @@ fn by_version(versions: Versions) -> Vec<Compared> {
         let (after, (_, after_hosts)) = named.pop()?;
         let (before, (_, before_hosts)) = named.pop()?;
         let hosts = [before_hosts, after_hosts];
-        Some(Compared { event, service, names: [before, after], hosts })
+        Some(ServiceVersions { event, service, names: [before, after], hosts })
     });
     compared.collect()
 }
 
 /// Compares each service's two selections.
-fn by_selection(before: Versions, mut after: Versions) -> Vec<Compared> {
+fn by_selection(before: Versions, mut after: Versions) -> Vec<ServiceVersions> {
     let compared = before.into_iter().filter_map(|(key, mut versions)| {
         let (_, before) = versions.remove(&None)?;
         let (_, after) = after.get_mut(&key)?.remove(&None)?;
         let (event, service) = key;
-        Some(Compared { event, service, names: [None, None], hosts: [before, after] })
+        Some(ServiceVersions { event, service, names: [None, None], hosts: [before, after] })
     });
     compared.collect()
 }
@@ -226,7 +226,12 @@ const COLUMNS: [AnswerColumn; 14] = [
     column("versions", "versions"),
 ];
 
-fn cells(service: &Compared, effect: Option<&Effect>, p: Option<f64>, family: usize) -> Vec<Cell> {
+fn cells(
+    service: &ServiceVersions,
+    effect: Option<&Effect>,
+    p: Option<f64>,
+    family: usize,
+) -> Vec<Cell> {
     #[expect(clippy::cast_precision_loss, reason = "services")]
     let tail = FAMILY_LEVEL / 2.0 / family.max(1) as f64;
     let verdict = match (effect, p) {

@@ -95,7 +95,8 @@ fn deploys_without_a_change_raise_no_alarm() {
 #[test]
 fn a_detectable_change_is_found_and_its_interval_holds_it() {
     let question = || Question::Regressions { versus: None };
-    let (mut found, mut within) = (0, 0);
+    let mut found = 0;
+    let mut within = 0;
     for seed in 0..100 {
         let mut random = fastrand::Rng::with_seed(1000 + seed);
         let answer = ask(question(), rates(&mut random, 1.3)).unwrap();
