@@ -8,9 +8,11 @@ pub mod labels;
 mod naming;
 mod open_window;
 mod place;
+pub mod push;
 mod store_text;
 mod stored;
 mod time_limit;
+mod values;
 mod window;
 mod writer;
 

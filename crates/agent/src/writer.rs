@@ -52,7 +52,7 @@ pub struct WriteTotals {
 #[derive(Debug)]
 pub struct FinishedWindow {
     /// The window.
-    pub segment: Segment,
+    pub segment: Arc<Segment>,
     /// Number of its samples.
     pub samples: u64,
     /// Memory that it takes, in bytes.
@@ -235,7 +235,7 @@ mod tests {
         };
         let builder = SegmentBuilder::new(info);
         let segment = builder.finish(Figures { samples, ..Figures::default() });
-        FinishedWindow { segment, samples, bytes: 1 }
+        FinishedWindow { segment: Arc::new(segment), samples, bytes: 1 }
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub use recovery::Recovery;
 pub use scan::SampleBatch;
 pub use segment::{
     Figures, LabelSet, MAX_EXTRA_BYTES, MAX_STACK_FRAMES, OVERFLOW_TEXT, Segment, SegmentBuilder,
-    SegmentInfo, SegmentLimits, StackFrame, StackId,
+    SegmentInfo, SegmentLimits, SegmentRow, StackFrame, StackId,
 };
 pub use segment_scan::SegmentSummary;
 pub use stack_table::{StackTable, StoredFrame};

@@ -355,6 +355,23 @@ impl SegmentBuilder {
     }
 }
 
+/// A row of samples, with texts of its [`Segment`].
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentRow {
+    /// Labels.
+    pub labels: LabelSet,
+    /// Name of the event.
+    pub event: TextId,
+    /// What the thread waited for.
+    pub wait_reason: Option<TextId>,
+    /// The stack.
+    pub stack: StackId,
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their periods.
+    pub weight: u64,
+}
+
 /// A finished window, to be written with [`Store::write`](crate::Store::write).
 #[derive(Debug)]
 pub struct Segment {
@@ -368,6 +385,39 @@ impl Segment {
     #[must_use]
     pub fn info(&self) -> &SegmentInfo {
         &self.builder.info
+    }
+
+    /// Returns what it counted.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Returns the rows, sorted as files have them.
+    pub fn rows(&self) -> impl Iterator<Item = SegmentRow> {
+        self.builder.rows.iter().map(|(key, sum)| SegmentRow {
+            labels: self.builder.labels[key.labels as usize],
+            event: key.event,
+            wait_reason: key.wait_reason,
+            stack: key.stack,
+            samples: sum.samples,
+            weight: sum.weight,
+        })
+    }
+
+    /// Returns the frames of a stack from the innermost; none of a stack that wasn't kept.
+    pub fn frames(&self, stack: StackId) -> impl Iterator<Item = &StackFrame> {
+        let table = &self.builder.stacks;
+        let [begin, end] = table.stacks.get(&stack).copied().unwrap_or_default();
+        let chain = &table.chains[begin as usize..end as usize];
+        chain.iter().map(|frame| &table.frames[*frame as usize])
+    }
+
+    /// Returns a text of this window.
+    #[must_use]
+    pub fn text(&self, id: TextId) -> &str {
+        let text = self.builder.texts.get(id.code()).map_or(&[][..], |text| &text[..]);
+        std::str::from_utf8(text).unwrap_or_default()
     }
 
     pub(crate) fn texts(&self) -> &TextTable {

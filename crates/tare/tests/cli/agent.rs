@@ -32,7 +32,7 @@ pub(crate) fn start(command: &mut Command) -> ProcessGuard {
 }
 
 /// A program that computes in its own functions.
-fn busy() -> ProcessGuard {
+pub(super) fn busy() -> ProcessGuard {
     let mut command = Command::new(workload("mix"));
     ProcessGuard::spawn(command.args(["60", "100", "2"]).stdout(Stdio::null()))
 }
@@ -58,13 +58,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// The rows of a table, as JSON. Names that begin with a dot are of files being written.
 pub(crate) fn rows(store: &Path, table: &str) -> Vec<Value> {
-    let mut rows = Vec::new();
-    for path in segment_files(store, table) {
-        let reader = SerializedFileReader::new(File::open(&path).unwrap())
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        rows.extend(reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_json_value()));
-    }
-    rows
+    segment_files(store, table).iter().flat_map(|path| file_rows(path)).collect()
+}
+
+/// The rows of a file.
+pub(crate) fn file_rows(path: &Path) -> Vec<Value> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap())
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_json_value()).collect()
 }
 
 pub(crate) fn segment_files(store: &Path, table: &str) -> Vec<PathBuf> {
@@ -74,11 +75,11 @@ pub(crate) fn segment_files(store: &Path, table: &str) -> Vec<PathBuf> {
     files(&store.join(table)).into_iter().filter(is_whole).collect()
 }
 
-fn sum(rows: &[Value], column: &str) -> i64 {
+pub(super) fn sum(rows: &[Value], column: &str) -> i64 {
     rows.iter().filter_map(|row| row[column].as_i64()).sum()
 }
 
-fn open_window(store: &Path) -> Option<Value> {
+pub(super) fn open_window(store: &Path) -> Option<Value> {
     let text = std::fs::read_to_string(store.join(".agent/open-window")).ok()?;
     serde_json::from_str(&text).ok()
 }
@@ -96,7 +97,7 @@ pub(crate) fn wait_for_samples(store: &Path) {
     });
 }
 
-fn signal(agent: &ProcessGuard, signal: Signal) {
+pub(super) fn signal(agent: &ProcessGuard, signal: Signal) {
     kill_process(Pid::from_raw(i32::try_from(agent.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn end(agent: &ProcessGuard, store: &Path) {
 }
 
 /// The status of a store's agent; null before its first.
-fn status(store: &Path) -> Value {
+pub(super) fn status(store: &Path) -> Value {
     let output = tare().args(["agent", "--status", "--json", "--store"]).arg(store).output();
     serde_json::from_slice(&output.unwrap().stdout).unwrap_or_default()
 }

@@ -9,6 +9,8 @@ mod support;
 mod advice;
 #[cfg(feature = "agent")]
 mod agent;
+#[cfg(feature = "push")]
+mod agent_push;
 mod annotate;
 mod archive;
 mod bench;

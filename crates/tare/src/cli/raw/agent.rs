@@ -90,6 +90,10 @@ pub struct AgentArgs {
     #[arg(long, value_name = "SIZE", help_heading = "Store")]
     pub max_size: Option<String>,
 
+    /// Send windows to URL too, such as otlp+http://HOST:4318; several add up
+    #[arg(long, value_name = "URL", help_heading = "Other systems")]
+    pub push: Vec<String>,
+
     /// End.
     #[command(flatten)]
     pub end: TimeoutArgs,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_agent::config::{Config, Interval, Share, Size, ValueError};
+use tare_agent::push::PushTarget;
 use tare_format::abi::Flags;
 use tare_kernel::host::Host;
 use tare_record::RecorderOptions;
@@ -106,6 +107,10 @@ fn add_typed(config: &mut Config, raw: &raw::AgentArgs) -> Result<(), Refusal> {
     config.keep_addresses |= raw.keep_addresses;
     config.labels.command_line |= raw.label_command_line;
     config.labels.environment.extend(raw.label_env.iter().cloned());
+    for url in &raw.push {
+        let target = PushTarget::from_url(url);
+        config.push.push(target.map_err(|error| Refusal::usage(format!("--{error}")))?);
+    }
     if !raw.events.events.is_empty() {
         config.events.clone_from(&raw.events.events);
     }

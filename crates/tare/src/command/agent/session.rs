@@ -4,6 +4,7 @@ use std::fs::DirBuilder;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -11,6 +12,7 @@ use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 use tare_agent::labels::Labeler;
+use tare_agent::push::Pusher;
 use tare_agent::{
     ClosedWindow, Feed, FeedSink, FinishedWindow, OpenWindowFile, SegmentWriter, WindowNote,
     WindowOptions, WindowSink, now_us,
@@ -62,6 +64,8 @@ pub(super) struct AgentSession<'a> {
 struct WindowKeeper {
     feed: Feed,
     writer: SegmentWriter,
+    /// `None` without targets.
+    pusher: Option<Pusher>,
     open_window: OpenWindowFile,
     meter: CostMeter,
     status: AgentStatus,
@@ -152,6 +156,8 @@ impl<'a> AgentSession<'a> {
         };
         let windows = WindowKeeper {
             writer: SegmentWriter::start(store, limits).context("cannot start a thread")?,
+            pusher: Pusher::start(&config.push, &status.with_file_name("push"))
+                .context("cannot spool windows for --push")?,
             status: AgentStatus::new(status, locks, &info, config),
             feed,
             open_window,
@@ -249,7 +255,10 @@ impl WindowKeeper {
             };
             self.status.add_window(&figures);
             let bytes = builder.memory();
-            let segment = builder.finish(figures);
+            let segment = Arc::new(builder.finish(figures));
+            if let Some(pusher) = &self.pusher {
+                pusher.push(Arc::clone(&segment));
+            }
             self.writer.write(FinishedWindow { segment, samples: counts.samples, bytes });
         }
         self.write_status();
@@ -263,6 +272,7 @@ impl WindowKeeper {
         }
         self.reported.clone_from(&totals.error);
         // A full disk is reported by the writer.
+        self.status.set_pushed(self.pusher.as_ref().map(Pusher::totals));
         let _ = self.status.write(&totals);
     }
 
@@ -276,8 +286,9 @@ impl WindowKeeper {
     fn finish(mut self, facts: RecorderFacts) -> anyhow::Result<()> {
         self.feed.finish();
         self.write_closed(facts);
-        let Self { writer, open_window, mut status, .. } = self;
+        let Self { writer, pusher, open_window, mut status, .. } = self;
         let totals = writer.finish();
+        status.set_pushed(pusher.map(Pusher::finish));
         status.end();
         status.write(&totals).context("cannot write the agent's status")?;
         open_window.remove().context("cannot remove the note of the open window")

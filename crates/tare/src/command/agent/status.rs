@@ -8,6 +8,7 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tare_agent::config::Config;
+use tare_agent::push::PushTotals;
 use tare_agent::{WriteTotals, now_us};
 use tare_format::printable;
 use tare_store::{Figures, SegmentInfo};
@@ -44,6 +45,9 @@ pub(super) struct StatusDocument {
     /// Why the last window could not be written.
     error: Option<String>,
     last_window: LastWindow,
+    /// The targets of `--push`.
+    #[serde(default)]
+    push: Vec<PushTotals>,
 }
 
 /// The figures of the window that ended last.
@@ -93,6 +97,7 @@ impl AgentStatus {
             removed_windows: 0,
             error: None,
             last_window: LastWindow::default(),
+            push: Vec::new(),
         };
         Self { path, document, written: None, _locks: locks }
     }
@@ -108,6 +113,15 @@ impl AgentStatus {
             own_cpu_us: figures.recorder_cpu_us,
             kernel_us: figures.kernel_us,
         };
+    }
+
+    /// Replaces the figures of targets.
+    pub(super) fn set_pushed(&mut self, totals: Option<Vec<PushTotals>>) {
+        let totals = totals.unwrap_or_default();
+        if self.document.push != totals {
+            self.document.push = totals;
+            self.written = None;
+        }
     }
 
     pub(super) fn end(&mut self) {
@@ -189,7 +203,26 @@ fn write_text(
     if let Some(error) = &document.error {
         writeln!(out, "error     {}", printable(error))?;
     }
+    for target in &document.push {
+        write_target(out, target)?;
+    }
     Ok(())
+}
+
+fn write_target(out: &mut impl Write, target: &PushTotals) -> std::io::Result<()> {
+    writeln!(out, "push      {}", printable(&target.url))?;
+    let PushTotals { windows, samples, bytes, .. } = target;
+    writeln!(out, "  sent    {windows} windows, {samples} samples, {bytes} bytes")?;
+    for (name, windows, samples) in [
+        ("waiting", target.waiting_windows, target.waiting_samples),
+        ("dropped", target.dropped_windows, target.dropped_samples),
+    ] {
+        writeln!(out, "  {name} {windows} windows, {samples} samples")?;
+    }
+    match &target.error {
+        Some(error) => writeln!(out, "  error   {}", printable(error)),
+        None => Ok(()),
+    }
 }
 
 /// Whether a running agent holds the lock.
@@ -213,6 +246,7 @@ pub(super) fn print_config(options: &AgentOptions, json: bool) -> Outcome {
             "max_overhead": config.max_overhead.0,
             "off_cpu": config.off_cpu,
             "cgroup": config.cgroup,
+            "push": config.push.iter().map(|target| target.url.to_string()).collect::<Vec<_>>(),
         });
         writeln!(out, "{value}")?;
         return Ok(Exit::Success);
@@ -222,5 +256,8 @@ pub(super) fn print_config(options: &AgentOptions, json: bool) -> Outcome {
     writeln!(out, "window        {}", config.window)?;
     writeln!(out, "frequency     {} Hz", config.frequency)?;
     writeln!(out, "max-overhead  {}%", 100.0 * config.max_overhead.0)?;
+    for target in &config.push {
+        writeln!(out, "push          {}", target.url)?;
+    }
     Ok(Exit::Success)
 }
