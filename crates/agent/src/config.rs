@@ -1,5 +1,6 @@
 //! The agent's configuration: a TOML file, whose keys are the names of `tare agent`'s options.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +56,10 @@ pub struct Config {
     pub limits: LimitConfig,
     /// Where windows are sent.
     pub push: Vec<PushTarget>,
+    /// Address at which the agent's figures are served.
+    pub metrics: Option<SocketAddr>,
+    /// Whether that address may be one that other machines reach.
+    pub metrics_public: bool,
 }
 
 impl Default for Config {
@@ -73,6 +78,8 @@ impl Default for Config {
             labels: LabelConfig::default(),
             limits: LimitConfig::default(),
             push: Vec::new(),
+            metrics: None,
+            metrics_public: false,
         }
     }
 }
@@ -122,6 +129,11 @@ pub enum ConfigError {
     /// Not the name of a variable.
     #[error("labels.environment: \"{0}\": give VARIABLE or LABEL=VARIABLE")]
     Environment(String),
+    /// An address that other machines reach.
+    #[error(
+        "metrics = \"{0}\": give a loopback address such as 127.0.0.1:9464, or metrics-public too"
+    )]
+    Metrics(SocketAddr),
     /// A target that can't be used.
     #[error(transparent)]
     Push(#[from] TargetError),
@@ -154,6 +166,12 @@ impl Config {
             return Err(ConfigError::Rate { hz: self.frequency, min_hz: self.min_rate });
         }
         push::validate(&self.push)?;
+        match self.metrics {
+            Some(address) if !address.ip().is_loopback() && !self.metrics_public => {
+                return Err(ConfigError::Metrics(address));
+            }
+            _ => {}
+        }
         self.label_options().map(|_| ())
     }
 

@@ -5,6 +5,7 @@ pub mod config;
 mod feed;
 mod host_lock;
 pub mod labels;
+pub mod metrics;
 mod naming;
 mod open_window;
 mod place;

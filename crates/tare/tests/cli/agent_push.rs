@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -744,6 +744,63 @@ fn tls_token_and_headers_come_from_the_file() {
     let shown =
         tare().args(["agent", "--status", "--json", "--store"]).arg(&store).output().unwrap();
     assert!(!String::from_utf8(shown.stdout).unwrap().contains("s3cret"));
+}
+
+/// Requests a path, and returns the answer.
+fn get(port: u16, request: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+fn metric(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn metrics_are_the_figures_of_the_status() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let stub = Stub::new();
+    let address = format!("127.0.0.1:{port}");
+    let options = ["--host", "a\"b", "--push", &stub.url("otlp+http"), "--metrics", &address];
+    let running = start(&mut agent(&store, &options));
+    wait_long("a window is written", || target(&store)["windows"].as_u64() > Some(0));
+    // A client that sends nothing delays the next one for seconds, and the agent not at all.
+    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    wait_long("the figures are those of the status", || {
+        let Some(text) = get(port, "GET /metrics") else { return false };
+        let status = status(&store);
+        let of_target = format!("tare_push_samples_total{{target=\"{}\"}}", stub.url("otlp+http"));
+        text.contains("Content-Type: application/openmetrics-text; version=1.0.0")
+            && text.contains("host=\"a\\\"b\"} 1\n")
+            && text.ends_with("\n# EOF\n")
+            && metric(&text, "tare_samples_total") == status["samples"].as_u64()
+            && metric(&text, &of_target) == status["push"][0]["samples"].as_u64()
+    });
+    assert!(get(port, "GET /").unwrap().starts_with("HTTP/1.1 404"));
+    assert!(get(port, "POST /metrics").unwrap().starts_with("HTTP/1.1 405"));
+    // The address is free for the agent that begins again.
+    next_window(&running, &store);
+    wait_long("it serves again", || get(port, "GET /metrics").is_some());
+    finish(&running, &store);
+    let check = |options: &[&str]| {
+        let output = tare().args(["agent", "--check"]).args(options).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let (code, said) = check(&["--metrics", "0.0.0.0:9464"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("give a loopback address such as 127.0.0.1:9464"), "{said}");
+    assert_eq!(check(&["--metrics", "0.0.0.0:9464", "--metrics-public"]).0, Some(0));
+    assert_eq!(check(&["--metrics", "[::1]:9464"]).0, Some(0));
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{EventListArgs, JsonArgs, TimeoutArgs};
@@ -93,6 +94,14 @@ pub struct AgentArgs {
     /// Send windows to URL too, such as otlp+http://HOST:4318; several add up
     #[arg(long, value_name = "URL", help_heading = "Other systems")]
     pub push: Vec<String>,
+
+    /// Serve the agent's figures as OpenMetrics at http://ADDRESS/metrics, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS", help_heading = "Other systems")]
+    pub metrics: Option<SocketAddr>,
+
+    /// Let --metrics have an address that other machines reach
+    #[arg(long, help_heading = "Other systems")]
+    pub metrics_public: bool,
 
     /// End.
     #[command(flatten)]

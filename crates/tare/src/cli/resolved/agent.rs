@@ -103,6 +103,8 @@ fn add_typed(config: &mut Config, raw: &raw::AgentArgs) -> Result<(), Refusal> {
     config.limits.size = size.or(config.limits.size);
     config.cgroup = raw.cgroup.clone().or(config.cgroup.take());
     config.host = raw.host.clone().or(config.host.take());
+    config.metrics = raw.metrics.or(config.metrics);
+    config.metrics_public |= raw.metrics_public;
     config.off_cpu |= raw.off_cpu;
     config.keep_addresses |= raw.keep_addresses;
     config.labels.command_line |= raw.label_command_line;

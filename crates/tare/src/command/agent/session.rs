@@ -1,6 +1,7 @@
 //! A recording with one configuration: waits for the recorder, signals and the ends of windows.
 
 use std::fs::DirBuilder;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -12,6 +13,7 @@ use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 use tare_agent::labels::Labeler;
+use tare_agent::metrics::MetricsServer;
 use tare_agent::push::Pusher;
 use tare_agent::{
     ClosedWindow, Feed, FeedSink, FinishedWindow, OpenWindowFile, SegmentWriter, WindowNote,
@@ -66,6 +68,8 @@ struct WindowKeeper {
     writer: SegmentWriter,
     /// `None` without targets.
     pusher: Option<Pusher>,
+    /// `None` unless the figures are served.
+    metrics: Option<MetricsServer>,
     open_window: OpenWindowFile,
     meter: CostMeter,
     status: AgentStatus,
@@ -158,6 +162,7 @@ impl<'a> AgentSession<'a> {
             writer: SegmentWriter::start(store, limits).context("cannot start a thread")?,
             pusher: Pusher::start(&config.push, &status.with_file_name("push"))
                 .context("cannot spool windows for --push")?,
+            metrics: config.metrics.map(serve_metrics).transpose()?,
             status: AgentStatus::new(status, locks, &info, config),
             feed,
             open_window,
@@ -273,6 +278,10 @@ impl WindowKeeper {
         self.reported.clone_from(&totals.error);
         // A full disk is reported by the writer.
         self.status.set_pushed(self.pusher.as_ref().map(Pusher::totals));
+        if let Some(metrics) = &self.metrics {
+            let CostMeter { cpu_us, kernel_us, .. } = self.meter;
+            metrics.set(self.status.figures(&totals, [cpu_us, kernel_us]));
+        }
         let _ = self.status.write(&totals);
     }
 
@@ -286,13 +295,20 @@ impl WindowKeeper {
     fn finish(mut self, facts: RecorderFacts) -> anyhow::Result<()> {
         self.feed.finish();
         self.write_closed(facts);
-        let Self { writer, pusher, open_window, mut status, .. } = self;
+        let Self { writer, pusher, metrics, open_window, mut status, .. } = self;
+        if let Some(metrics) = metrics {
+            metrics.finish();
+        }
         let totals = writer.finish();
         status.set_pushed(pusher.map(Pusher::finish));
         status.end();
         status.write(&totals).context("cannot write the agent's status")?;
         open_window.remove().context("cannot remove the note of the open window")
     }
+}
+
+fn serve_metrics(address: SocketAddr) -> anyhow::Result<MetricsServer> {
+    MetricsServer::start(address).with_context(|| format!("cannot serve --metrics {address}"))
 }
 
 impl CostMeter {

@@ -8,6 +8,7 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tare_agent::config::Config;
+use tare_agent::metrics::AgentFigures;
 use tare_agent::push::PushTotals;
 use tare_agent::{WriteTotals, now_us};
 use tare_format::printable;
@@ -121,6 +122,21 @@ impl AgentStatus {
         if self.document.push != totals {
             self.document.push = totals;
             self.written = None;
+        }
+    }
+
+    /// Returns the figures, with the agent's CPU time and the time in the kernel in microseconds.
+    pub(super) fn figures(&self, written: &WriteTotals, costs_us: [u64; 2]) -> AgentFigures {
+        let [own_cpu_us, kernel_us] = costs_us;
+        AgentFigures {
+            version: self.document.agent_version.clone(),
+            host: self.document.host.clone(),
+            written: written.clone(),
+            lost_samples: self.document.lost_samples,
+            own_cpu_us,
+            kernel_us,
+            rate_hz: self.document.last_window.rate_hz,
+            push: self.document.push.clone(),
         }
     }
 
