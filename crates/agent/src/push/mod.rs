@@ -1,12 +1,14 @@
 //! Sends windows to other systems.
 //!
 //! `pusher` encodes a window for each target (`otlp`, `parca`, `pyroscope`) into requests, which wait in the target's
-//! `spool`; `sender` sends them by a transport (`http`), and tries again if that fails.
+//! `spool`; `sender` sends them by a transport (`http`, `grpc`), and tries again if that fails.
 
 #[cfg(not(feature = "push"))]
 mod absent;
 #[cfg(feature = "push")]
 mod credentials;
+#[cfg(feature = "push")]
+mod grpc;
 #[cfg(feature = "push")]
 mod http;
 #[cfg(feature = "push")]

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use tare_store::Segment;
 use twox_hash::XxHash64;
 
+use super::grpc::GrpcTransport;
 use super::http::HttpTransport;
 use super::outbox::Outbox;
 use super::request::PushRequest;
-use super::sender::Sender;
+use super::sender::{Sender, Transport};
 use super::spool::{Spool, open_lock};
 use super::target::{Protocol, PushTarget};
 use super::totals::PushTotals;
@@ -63,7 +64,7 @@ impl Pusher {
             let outbox = Arc::new(Outbox::new(target.url.to_string(), spool));
             let sender = Sender {
                 outbox: Arc::clone(&outbox),
-                transport: Box::new(HttpTransport::new(target.clone())),
+                transport: transport(target)?,
                 lock: open_lock(&folder)?,
             };
             senders.push(spawn("tare-push", move || sender.run())?);
@@ -123,9 +124,18 @@ fn encode(windows: &Receiver<Arc<Segment>>, targets: &[(Protocol, Arc<Outbox>)])
     }
 }
 
+fn transport(target: &PushTarget) -> io::Result<Box<dyn Transport>> {
+    Ok(match target.url.protocol {
+        Protocol::OtlpGrpc => Box::new(GrpcTransport::new(target.clone())?),
+        Protocol::OtlpHttp | Protocol::Parca | Protocol::Pyroscope => {
+            Box::new(HttpTransport::new(target.clone()))
+        }
+    })
+}
+
 fn requests(protocol: Protocol, window: &Segment) -> Vec<PushRequest> {
     match protocol {
-        Protocol::OtlpHttp => otlp::encode(window),
+        Protocol::OtlpHttp | Protocol::OtlpGrpc => otlp::encode(window),
         Protocol::Parca => parca::encode(window),
         Protocol::Pyroscope => pyroscope::encode(window),
     }

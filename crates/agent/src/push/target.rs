@@ -22,6 +22,8 @@ const MIN_SPOOL: u64 = 1 << 20;
 pub enum Protocol {
     /// OTLP profiles by HTTP.
     OtlpHttp,
+    /// OTLP profiles by gRPC.
+    OtlpGrpc,
     /// Parca's `writeraw`.
     Parca,
     /// Pyroscope's `ingest`.
@@ -29,9 +31,11 @@ pub enum Protocol {
 }
 
 /// Schemes of URLs, with their protocol and whether they use TLS.
-const SCHEMES: [(&str, Protocol, bool); 6] = [
+const SCHEMES: [(&str, Protocol, bool); 8] = [
     ("otlp+http", Protocol::OtlpHttp, false),
     ("otlp+https", Protocol::OtlpHttp, true),
+    ("otlp+grpc", Protocol::OtlpGrpc, false),
+    ("otlp+grpcs", Protocol::OtlpGrpc, true),
     ("parca+http", Protocol::Parca, false),
     ("parca+https", Protocol::Parca, true),
     ("pyroscope+http", Protocol::Pyroscope, false),
@@ -93,6 +97,9 @@ pub enum TargetError {
     /// A time limit that is too short or too long.
     #[error("push: timeout = \"{0}\": give 1s to 60s")]
     Timeout(Interval),
+    /// A URL of a method's host with a path.
+    #[error("push: {0}: gRPC takes no path")]
+    Path(Endpoint),
     /// A spool that is too small.
     #[error("push: spool: give at least 1M")]
     Spool,
@@ -175,6 +182,9 @@ impl PushTarget {
     fn validate(&self) -> Result<(), TargetError> {
         if self.timeout.0 < TIMEOUTS[0] || self.timeout.0 > TIMEOUTS[1] {
             return Err(TargetError::Timeout(self.timeout));
+        }
+        if self.url.protocol == Protocol::OtlpGrpc && !self.url.path.is_empty() {
+            return Err(TargetError::Path(self.url.clone()));
         }
         if self.spool.0 < MIN_SPOOL {
             return Err(TargetError::Spool);

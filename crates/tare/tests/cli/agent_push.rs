@@ -164,6 +164,69 @@ fn read_request(stream: &mut impl BufRead) -> Option<Received> {
     Some(Received { line: lines.swap_remove(0), headers, body })
 }
 
+/// A server of gRPC. It answers the first calls with these statuses, and further ones with 0.
+fn grpc_stub(statuses: &[&'static str]) -> Stub {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stub = Stub { port, received: Arc::default(), replies: Arc::default() };
+    let received = Arc::clone(&stub.received);
+    let mut statuses: VecDeque<_> = statuses.iter().copied().collect();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                // A connection has one call.
+                let status = statuses.pop_front().unwrap_or("0");
+                let _ = serve_grpc(stream, status, &received).await;
+            }
+        });
+    });
+    stub
+}
+
+async fn serve_grpc(
+    stream: tokio::net::TcpStream,
+    status: &'static str,
+    received: &Mutex<Vec<Received>>,
+) -> Result<(), h2::Error> {
+    let mut connection = h2::server::handshake(stream).await?;
+    while let Some(call) = connection.accept().await {
+        let (request, mut respond) = call?;
+        let (head, mut stream) = request.into_parts();
+        let served = async {
+            let mut body = Vec::new();
+            while let Some(chunk) = stream.data().await {
+                let chunk = chunk?;
+                stream.flow_control().release_capacity(chunk.len())?;
+                body.extend_from_slice(&chunk);
+            }
+            let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
+            let headers = head.headers.iter().map(|(n, v)| (n.to_string(), text(v))).collect();
+            let line = format!("{} {}", head.method, head.uri.path());
+            received.lock().unwrap().push(Received { line, headers, body });
+            let answer = http::Response::builder().header("content-type", "application/grpc");
+            let mut answer = respond.send_response(answer.body(()).unwrap(), false)?;
+            answer.send_data(bytes::Bytes::from_static(&[0; 5]), false)?;
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", http::HeaderValue::from_static(status));
+            answer.send_trailers(trailers)
+        };
+        // The connection has to be driven while the call is served.
+        let mut served = std::pin::pin!(served);
+        std::future::poll_fn(|context| {
+            if let std::task::Poll::Ready(result) = served.as_mut().poll(context) {
+                return std::task::Poll::Ready(result);
+            }
+            let _ = connection.poll_closed(context);
+            std::task::Poll::Pending
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 /// Weight and samples.
 type WeightAndCount = [i64; 2];
 
@@ -527,6 +590,50 @@ fn parca_gets_a_series_for_each_service() {
     }
     starts.dedup();
     assert_eq!(sums, expected(&folder.path().join("store"), &starts));
+}
+
+#[test]
+fn a_collector_gets_the_same_by_grpc() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let stub = grpc_stub(&["14", "3"]);
+    let _program = busy();
+    let config = folder.path().join("agent.toml");
+    let url = stub.url("otlp+grpc");
+    let text = format!("[[push]]\nurl = \"{url}\"\nheaders = {{ X-Scope-OrgID = \"team\" }}\n");
+    std::fs::write(&config, text).unwrap();
+    let options = ["-e", "cpu-clock", "--config", config.to_str().unwrap()];
+    let running = start(&mut agent(&store, &options));
+    wait_long("a window is refused", || target(&store)["dropped_windows"] == 1);
+    wait_long("a window is accepted", || target(&store)["windows"].as_u64() > Some(0));
+    finish(&running, &store);
+    let received = stub.received();
+    let requests: Vec<_> = received
+        .iter()
+        .map(|request| {
+            let method =
+                "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+            assert_eq!(request.line, format!("POST {method}"));
+            assert_eq!(request.header("content-type"), "application/grpc");
+            assert_eq!(request.header("te"), "trailers");
+            assert_eq!(request.header("x-scope-orgid"), "team");
+            let [kind, length @ ..] = *request.body.first_chunk::<5>().unwrap();
+            assert_eq!((kind, request.header("grpc-encoding")), (1, "gzip"));
+            let message = &request.body[5..];
+            assert_eq!(message.len(), u32::from_be_bytes(length) as usize);
+            let mut bytes = Vec::new();
+            flate2::read::GzDecoder::new(message).read_to_end(&mut bytes).unwrap();
+            ExportProfilesServiceRequest::decode(&bytes[..]).unwrap()
+        })
+        .collect();
+    assert_eq!(requests[0], requests[1], "after UNAVAILABLE");
+    let starts = starts(&requests);
+    assert_eq!(pushed(&distinct(&requests)), expected(&store, &starts));
+    let refused: i64 = stored(&store, &starts[..1]).values().map(|sums| sums[1]).sum();
+    assert_eq!(target(&store)["dropped_samples"], refused, "INVALID_ARGUMENT");
 }
 
 /// The fields of a form.
