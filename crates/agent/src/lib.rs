@@ -10,6 +10,7 @@ mod naming;
 mod open_window;
 mod place;
 pub mod push;
+mod status;
 mod store_text;
 mod stored;
 mod time_limit;
@@ -24,6 +25,7 @@ pub use open_window::{OpenWindowFile, WindowNote};
 pub use place::{
     AGENT_FOLDER, AgentLocks, AgentPlace, PlaceError, PlaceNotice, STATUS_FILE, segment_info,
 };
+pub use status::{STATUS_VERSION, StatusDocument};
 pub use store_text::{write_compaction, write_overview, write_symbolization, write_verification};
 pub use stored::{OFF_CPU_EVENT, StoredRows, TimedRow, read_samples};
 pub use time_limit::parse_time;

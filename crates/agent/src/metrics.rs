@@ -42,13 +42,13 @@ pub struct AgentFigures {
 }
 
 /// A family of metrics that is being written.
-struct Family<'a> {
+struct MetricWriter<'a> {
     out: &'a mut String,
     name: &'static str,
     suffix: &'static str,
 }
 
-impl<'a> Family<'a> {
+impl<'a> MetricWriter<'a> {
     fn begin(out: &'a mut String, kind: &str, name: &'static str, help: &str) -> Self {
         let suffix = if kind == "counter" { "_total" } else { "" };
         let _ = writeln!(out, "# TYPE {name} {kind}\n# HELP {name} {help}");
@@ -105,19 +105,19 @@ impl AgentFigures {
             ("tare_dropped_samples", "Samples that weren't written.", written.dropped_samples),
             ("tare_removed_windows", "Windows beyond the store's limits.", written.removed_windows),
         ] {
-            Family::begin(&mut out, "counter", name, help).value(value);
+            MetricWriter::begin(&mut out, "counter", name, help).value(value);
         }
         for (name, help, us) in [
             ("tare_cpu_seconds", "CPU time of the agent.", self.own_cpu_us),
             ("tare_kernel_seconds", "Time for sampling in the kernel.", self.kernel_us),
         ] {
-            Family::begin(&mut out, "counter", name, help).value(us as f64 * 1e-6);
+            MetricWriter::begin(&mut out, "counter", name, help).value(us as f64 * 1e-6);
         }
-        Family::begin(&mut out, "gauge", "tare_sampling_hertz", "The sampling rate.")
+        MetricWriter::begin(&mut out, "gauge", "tare_sampling_hertz", "The sampling rate.")
             .value(self.rate_hz);
         for (kind, name, help, number) in TARGET_METRICS {
             if !self.push.is_empty() {
-                let mut family = Family::begin(&mut out, kind, name, help);
+                let mut family = MetricWriter::begin(&mut out, kind, name, help);
                 self.push
                     .iter()
                     .for_each(|target| family.target_value(&target.url, number(target)));

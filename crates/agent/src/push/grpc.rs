@@ -43,8 +43,8 @@ pub(super) struct GrpcTransport {
     runtime: Runtime,
 }
 
-/// An answer: its message without the prefix, and the headers that come after it, or before it if
-/// there is none.
+/// An answer: its message without the prefix, and the headers behind it, or before it if
+/// nothing follows.
 struct GrpcAnswer {
     message: Bytes,
     status: HeaderMap,

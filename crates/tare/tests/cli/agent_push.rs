@@ -701,7 +701,7 @@ fn windows_wait_for_a_target_that_is_down_also_for_that_of_the_next_agent() {
     }
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    // Bound and never listening: nobody else gets the port, and connections are refused.
+    // A port at which nothing listens.
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port();
     drop(held);

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
 use tare_agent::config::Config;
 use tare_agent::metrics::AgentFigures;
 use tare_agent::push::PushTotals;
-use tare_agent::{WriteTotals, now_us};
-use tare_format::printable;
+use tare_agent::{STATUS_VERSION, StatusDocument, WriteTotals};
 use tare_store::{Figures, SegmentInfo};
 
 use super::place::{AgentLocks, FOLDER, STATUS};
@@ -19,49 +17,6 @@ use crate::Outcome;
 use crate::cli::resolved::agent::AgentOptions;
 use crate::command::output;
 use crate::exit::{Exit, Refusal};
-
-/// Version of the document that `--status --json` prints.
-const VERSION: u32 = 1;
-
-/// The figures of an agent since its start.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StatusDocument {
-    version: u32,
-    agent_version: String,
-    host: String,
-    pid: i32,
-    started_us: i64,
-    /// When the document was written; all times are microseconds since 1970 (UTC).
-    written_us: i64,
-    /// Whether the agent has ended by itself.
-    ended: bool,
-    window_s: u64,
-    windows: u64,
-    samples: u64,
-    lost_samples: u64,
-    bytes: u64,
-    dropped_windows: u64,
-    dropped_samples: u64,
-    removed_windows: u64,
-    /// Why the last window could not be written.
-    error: Option<String>,
-    last_window: LastWindow,
-    /// The targets of `--push`.
-    #[serde(default)]
-    push: Vec<PushTotals>,
-}
-
-/// The figures of the window that ended last.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct LastWindow {
-    samples: u64,
-    truncated: u64,
-    unnamed: u64,
-    rate_hz: u64,
-    cpus: u64,
-    own_cpu_us: u64,
-    kernel_us: u64,
-}
 
 /// The file with an agent's figures.
 pub(super) struct AgentStatus {
@@ -80,64 +35,24 @@ impl AgentStatus {
         info: &SegmentInfo,
         config: &Config,
     ) -> Self {
-        let document = StatusDocument {
-            version: VERSION,
-            agent_version: info.agent_version.clone(),
-            host: info.host.clone(),
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            started_us: now_us(),
-            written_us: now_us(),
-            ended: false,
-            window_s: config.window.0.as_secs(),
-            windows: 0,
-            samples: 0,
-            lost_samples: 0,
-            bytes: 0,
-            dropped_windows: 0,
-            dropped_samples: 0,
-            removed_windows: 0,
-            error: None,
-            last_window: LastWindow::default(),
-            push: Vec::new(),
-        };
+        let document = StatusDocument::new(info, config.window.0);
         Self { path, document, written: None, _locks: locks }
     }
 
     pub(super) fn add_window(&mut self, figures: &Figures) {
-        self.document.lost_samples += figures.lost;
-        self.document.last_window = LastWindow {
-            samples: figures.samples,
-            truncated: figures.truncated,
-            unnamed: figures.unnamed,
-            rate_hz: figures.rate_millihertz / 1000,
-            cpus: figures.cpus,
-            own_cpu_us: figures.recorder_cpu_us,
-            kernel_us: figures.kernel_us,
-        };
+        self.document.add_window(figures);
     }
 
     /// Replaces the figures of targets.
     pub(super) fn set_pushed(&mut self, totals: Option<Vec<PushTotals>>) {
-        let totals = totals.unwrap_or_default();
-        if self.document.push != totals {
-            self.document.push = totals;
+        if self.document.set_pushed(totals.unwrap_or_default()) {
             self.written = None;
         }
     }
 
     /// Returns the figures, with the agent's CPU time and the time in the kernel in microseconds.
     pub(super) fn figures(&self, written: &WriteTotals, costs_us: [u64; 2]) -> AgentFigures {
-        let [own_cpu_us, kernel_us] = costs_us;
-        AgentFigures {
-            version: self.document.agent_version.clone(),
-            host: self.document.host.clone(),
-            written: written.clone(),
-            lost_samples: self.document.lost_samples,
-            own_cpu_us,
-            kernel_us,
-            rate_hz: self.document.last_window.rate_hz,
-            push: self.document.push.clone(),
-        }
+        self.document.figures(written, costs_us)
     }
 
     pub(super) fn end(&mut self) {
@@ -150,15 +65,7 @@ impl AgentStatus {
         if self.written.as_ref() == Some(totals) {
             return Ok(());
         }
-        let document = &mut self.document;
-        document.written_us = now_us();
-        document.windows = totals.windows;
-        document.samples = totals.samples;
-        document.bytes = totals.bytes;
-        document.dropped_windows = totals.dropped_windows;
-        document.dropped_samples = totals.dropped_samples;
-        document.removed_windows = totals.removed_windows;
-        document.error.clone_from(&totals.error);
+        self.document.set_written(totals);
         output::write_to(&self.path, |out| Ok(serde_json::to_writer(out, &self.document)?))?;
         self.written = Some(totals.clone());
         Ok(())
@@ -184,61 +91,9 @@ pub(super) fn print(store: &Path, json: bool) -> Outcome {
         value["running"] = is_running.into();
         writeln!(out, "{value}")?;
     } else {
-        write_text(&mut out, &document, is_running)?;
+        document.write_text(&mut out, is_running)?;
     }
     Ok(if is_running { Exit::Success } else { Exit::Failure })
-}
-
-fn write_text(
-    out: &mut impl Write,
-    document: &StatusDocument,
-    is_running: bool,
-) -> std::io::Result<()> {
-    let StatusDocument { windows, samples, bytes, last_window, .. } = document;
-    let minutes = (now_us() - document.started_us).max(0) / 60_000_000;
-    let host = printable(&document.host);
-    match (is_running, document.ended) {
-        (true, _) => writeln!(out, "running as {} on {host} for {minutes} min", document.pid)?,
-        (false, true) => writeln!(out, "ended on {host}")?,
-        (false, false) => writeln!(out, "killed on {host}: the next agent notes the gap")?,
-    }
-    writeln!(out, "written   {windows} windows, {samples} samples, {bytes} bytes")?;
-    let cpu_us = last_window.own_cpu_us + last_window.kernel_us;
-    let window_us = document.window_s.max(1) * 1_000_000;
-    let percent = 100.0 * cpu_us as f64 / (window_us * last_window.cpus.max(1)) as f64;
-    writeln!(
-        out,
-        "cost      {percent:.2}% of {} CPUs in the last window, at {} Hz",
-        last_window.cpus, last_window.rate_hz
-    )?;
-    writeln!(
-        out,
-        "lost      {} samples, {} windows with {} samples",
-        document.lost_samples, document.dropped_windows, document.dropped_samples
-    )?;
-    if let Some(error) = &document.error {
-        writeln!(out, "error     {}", printable(error))?;
-    }
-    for target in &document.push {
-        write_target(out, target)?;
-    }
-    Ok(())
-}
-
-fn write_target(out: &mut impl Write, target: &PushTotals) -> std::io::Result<()> {
-    writeln!(out, "push      {}", printable(&target.url))?;
-    let PushTotals { windows, samples, bytes, .. } = target;
-    writeln!(out, "  sent    {windows} windows, {samples} samples, {bytes} bytes")?;
-    for (name, windows, samples) in [
-        ("waiting", target.waiting_windows, target.waiting_samples),
-        ("dropped", target.dropped_windows, target.dropped_samples),
-    ] {
-        writeln!(out, "  {name} {windows} windows, {samples} samples")?;
-    }
-    match &target.error {
-        Some(error) => writeln!(out, "  error   {}", printable(error)),
-        None => Ok(()),
-    }
 }
 
 /// Whether a running agent holds the lock.
@@ -253,7 +108,7 @@ pub(super) fn print_config(options: &AgentOptions, json: bool) -> Outcome {
     let mut out = std::io::stdout().lock();
     if json {
         let value = serde_json::json!({
-            "version": VERSION,
+            "version": STATUS_VERSION,
             "file": options.file,
             "store": config.store,
             "window_s": config.window.0.as_secs(),

@@ -1,0 +1,185 @@
+//! What an agent has written and what it cost, as a document.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tare_format::printable;
+use tare_store::{Figures, SegmentInfo};
+
+use crate::metrics::AgentFigures;
+use crate::push::PushTotals;
+use crate::window::now_us;
+use crate::writer::WriteTotals;
+
+/// Version of the document that `--status --json` prints.
+pub const STATUS_VERSION: u32 = 1;
+
+/// The figures of an agent since its start.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StatusDocument {
+    version: u32,
+    agent_version: String,
+    host: String,
+    pid: i32,
+    started_us: i64,
+    /// When the document was written; all times are microseconds since 1970 (UTC).
+    written_us: i64,
+    /// Whether the agent has ended by itself.
+    pub ended: bool,
+    window_s: u64,
+    windows: u64,
+    samples: u64,
+    lost_samples: u64,
+    bytes: u64,
+    dropped_windows: u64,
+    dropped_samples: u64,
+    removed_windows: u64,
+    /// Why the last window could not be written.
+    error: Option<String>,
+    last_window: LastWindow,
+    /// The targets of `--push`.
+    #[serde(default)]
+    push: Vec<PushTotals>,
+}
+
+/// The figures of the window that ended last.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct LastWindow {
+    samples: u64,
+    truncated: u64,
+    unnamed: u64,
+    rate_hz: u64,
+    cpus: u64,
+    own_cpu_us: u64,
+    kernel_us: u64,
+}
+
+impl StatusDocument {
+    /// Begins the figures of an agent.
+    #[must_use]
+    pub fn new(info: &SegmentInfo, window: Duration) -> Self {
+        Self {
+            version: STATUS_VERSION,
+            agent_version: info.agent_version.clone(),
+            host: info.host.clone(),
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            started_us: now_us(),
+            written_us: now_us(),
+            ended: false,
+            window_s: window.as_secs(),
+            windows: 0,
+            samples: 0,
+            lost_samples: 0,
+            bytes: 0,
+            dropped_windows: 0,
+            dropped_samples: 0,
+            removed_windows: 0,
+            error: None,
+            last_window: LastWindow::default(),
+            push: Vec::new(),
+        }
+    }
+
+    /// Adds a window that ended.
+    pub fn add_window(&mut self, figures: &Figures) {
+        self.lost_samples += figures.lost;
+        self.last_window = LastWindow {
+            samples: figures.samples,
+            truncated: figures.truncated,
+            unnamed: figures.unnamed,
+            rate_hz: figures.rate_millihertz / 1000,
+            cpus: figures.cpus,
+            own_cpu_us: figures.recorder_cpu_us,
+            kernel_us: figures.kernel_us,
+        };
+    }
+
+    /// Replaces the figures of targets, and returns whether they changed.
+    pub fn set_pushed(&mut self, totals: Vec<PushTotals>) -> bool {
+        let is_changed = self.push != totals;
+        self.push = totals;
+        is_changed
+    }
+
+    /// Replaces the figures of the store.
+    pub fn set_written(&mut self, totals: &WriteTotals) {
+        self.written_us = now_us();
+        self.windows = totals.windows;
+        self.samples = totals.samples;
+        self.bytes = totals.bytes;
+        self.dropped_windows = totals.dropped_windows;
+        self.dropped_samples = totals.dropped_samples;
+        self.removed_windows = totals.removed_windows;
+        self.error.clone_from(&totals.error);
+    }
+
+    /// Returns the figures as metrics have them, with the agent's CPU time and the time in the kernel
+    /// in microseconds.
+    #[must_use]
+    pub fn figures(&self, written: &WriteTotals, costs_us: [u64; 2]) -> AgentFigures {
+        let [own_cpu_us, kernel_us] = costs_us;
+        AgentFigures {
+            version: self.agent_version.clone(),
+            host: self.host.clone(),
+            written: written.clone(),
+            lost_samples: self.lost_samples,
+            own_cpu_us,
+            kernel_us,
+            rate_hz: self.last_window.rate_hz,
+            push: self.push.clone(),
+        }
+    }
+
+    /// Writes the figures as text.
+    ///
+    /// # Errors
+    /// Fails if `out` can't be written.
+    pub fn write_text(&self, out: &mut impl Write, is_running: bool) -> io::Result<()> {
+        let StatusDocument { windows, samples, bytes, last_window, .. } = self;
+        let minutes = (now_us() - self.started_us).max(0) / 60_000_000;
+        let host = printable(&self.host);
+        match (is_running, self.ended) {
+            (true, _) => writeln!(out, "running as {} on {host} for {minutes} min", self.pid)?,
+            (false, true) => writeln!(out, "ended on {host}")?,
+            (false, false) => writeln!(out, "killed on {host}: the next agent notes the gap")?,
+        }
+        writeln!(out, "written   {windows} windows, {samples} samples, {bytes} bytes")?;
+        let cpu_us = last_window.own_cpu_us + last_window.kernel_us;
+        let window_us = self.window_s.max(1) * 1_000_000;
+        let percent = 100.0 * cpu_us as f64 / (window_us * last_window.cpus.max(1)) as f64;
+        writeln!(
+            out,
+            "cost      {percent:.2}% of {} CPUs in the last window, at {} Hz",
+            last_window.cpus, last_window.rate_hz
+        )?;
+        writeln!(
+            out,
+            "lost      {} samples, {} windows with {} samples",
+            self.lost_samples, self.dropped_windows, self.dropped_samples
+        )?;
+        if let Some(error) = &self.error {
+            writeln!(out, "error     {}", printable(error))?;
+        }
+        for target in &self.push {
+            write_target(out, target)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_target(out: &mut impl Write, target: &PushTotals) -> io::Result<()> {
+    writeln!(out, "push      {}", printable(&target.url))?;
+    let PushTotals { windows, samples, bytes, .. } = target;
+    writeln!(out, "  sent    {windows} windows, {samples} samples, {bytes} bytes")?;
+    for (name, windows, samples) in [
+        ("waiting", target.waiting_windows, target.waiting_samples),
+        ("dropped", target.dropped_windows, target.dropped_samples),
+    ] {
+        writeln!(out, "  {name} {windows} windows, {samples} samples")?;
+    }
+    match &target.error {
+        Some(error) => writeln!(out, "  error   {}", printable(error)),
+        None => Ok(()),
+    }
+}
