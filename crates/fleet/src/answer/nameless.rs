@@ -63,9 +63,7 @@ fn remedy(module: Option<&str>, build_id: Option<&str>) -> String {
         (Some(module), _) if module.contains("perf-") && module.ends_with(".map") => {
             "a perf map of the runtime: docs/jit.md".to_owned()
         }
-        (_, Some(_)) => {
-            "the debug file of this build id, from a package or a debuginfod server".to_owned()
-        }
+        (_, Some(_)) => "tare store symbolize, where the debug file of this build id is".to_owned(),
         (Some(_), None) if is_file => {
             "a build id: link with --build-id, then its debug file".to_owned()
         }
