@@ -16,4 +16,4 @@ pub use engine::{BuiltIn, DuckDb, DuckDbProgram, Engine, ResourceLimits, RunCont
 pub use error::FleetError;
 pub use question::{Grouping, LossLimits, Question, Request, Selection};
 pub use rows::{ColumnType, Part, RowColumn, RowSink, RowValue};
-pub use sql::{Dialect, Tables, statement};
+pub use sql::{Dialect, Tables, definitions, statement, statements};

@@ -24,10 +24,6 @@ impl Engine for TestEngine {
     ) -> Result<(), FleetError> {
         self.0.iter().try_for_each(|row| each(row))
     }
-
-    fn statement(&self, _: &Request, _: Part) -> Result<Option<String>, FleetError> {
-        Ok(None)
-    }
 }
 
 fn ask(question: Question, rows: Vec<TestRow>) -> Result<Answer, FleetError> {

@@ -8,7 +8,7 @@ use crate::engine::{Engine, ResourceLimits, RunControl, StoreFiles};
 use crate::error::FleetError;
 use crate::question::Request;
 use crate::rows::{Part, RowSink};
-use crate::sql::{Dialect, statement};
+use crate::sql::statement;
 
 /// Runs the text on standard input.
 const SCRIPT: &str = "import duckdb, sys; duckdb.connect().execute(sys.stdin.read())";
@@ -64,11 +64,6 @@ impl Engine for DuckDb {
         "duckdb"
     }
 
-    fn statement(&self, request: &Request, part: Part) -> Result<Option<String>, FleetError> {
-        let tables = self.store.tables(Dialect::DuckDb, &request.selection)?;
-        statement(request, part, Dialect::DuckDb, &tables).map(Some)
-    }
-
     fn rows(
         &self,
         request: &Request,
@@ -76,7 +71,9 @@ impl Engine for DuckDb {
         control: &RunControl<'_>,
         each: &mut RowSink<'_>,
     ) -> Result<(), FleetError> {
-        let Some(text) = self.statement(request, part)? else { return Ok(()) };
+        let dialect = self.dialect();
+        let tables = self.store.tables(dialect, &request.selection)?;
+        let text = statement(request, part, dialect, &tables)?;
         let settings = self.settings();
         let input = format!("{settings}copy (\n{text}\n) to '/dev/stdout' (format json);\n");
         child::run(self.name(), self.command(), &input, part, control, each)

@@ -35,11 +35,10 @@ pub trait Engine {
         each: &mut RowSink<'_>,
     ) -> Result<(), FleetError>;
 
-    /// Returns the text that the engine runs for a part; `None` if it runs no SQL.
-    ///
-    /// # Errors
-    /// Fails if the store can't be listed, or a value can't be written in its SQL.
-    fn statement(&self, request: &Request, part: Part) -> Result<Option<String>, FleetError>;
+    /// Returns the dialect of its SQL; of the built-in one, which runs none, that of DuckDB.
+    fn dialect(&self) -> Dialect {
+        Dialect::DuckDb
+    }
 }
 
 /// When a question is given up.

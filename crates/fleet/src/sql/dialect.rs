@@ -1,6 +1,6 @@
 //! What differs between the engines' SQL.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::FleetError;
 use crate::time::utc;
@@ -14,6 +14,17 @@ pub enum Dialect {
 
 /// Characters of paths that engines read as patterns.
 const PATTERN_CHARACTERS: &[char] = &['*', '?', '[', ']', '{', '}', ',', '\\', '`', '\n', '\0'];
+
+/// Returns a path without characters that engines read as a pattern.
+fn plain(path: &Path) -> Result<&str, FleetError> {
+    let text = path.to_str().filter(|text| !text.contains(PATTERN_CHARACTERS));
+    text.ok_or_else(|| {
+        FleetError::Question(format!(
+            "{}: engines read a character of this path as a pattern; move the store",
+            path.display()
+        ))
+    })
+}
 
 impl Dialect {
     /// All dialects.
@@ -73,21 +84,23 @@ impl Dialect {
         })
     }
 
+    /// Returns what `from` names for all files of a pattern below a folder.
+    pub(super) fn pattern(self, folder: &Path, pattern: &str) -> Result<String, FleetError> {
+        let path = plain(folder)?;
+        Ok(match self {
+            Self::DuckDb => {
+                let files = self.text(&format!("{}/{pattern}", path.trim_end_matches('/')))?;
+                format!("read_parquet({files}, hive_partitioning = false)")
+            }
+        })
+    }
+
     /// Returns what `from` names for files; `empty` are the columns of a table without files.
     pub(super) fn files(self, paths: &[PathBuf], empty: &str) -> Result<String, FleetError> {
         if paths.is_empty() {
             return Ok(empty.to_owned());
         }
-        let mut texts = Vec::with_capacity(paths.len());
-        for path in paths {
-            let text = path.to_str().filter(|text| !text.contains(PATTERN_CHARACTERS));
-            texts.push(text.ok_or_else(|| {
-                FleetError::Question(format!(
-                    "{}: engines read a character of this path as a pattern; move the store",
-                    path.display()
-                ))
-            })?);
-        }
+        let texts = paths.iter().map(|path| plain(path)).collect::<Result<Vec<_>, _>>()?;
         Ok(match self {
             Self::DuckDb => {
                 let texts: Result<Vec<String>, _> =

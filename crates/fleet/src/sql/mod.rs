@@ -6,7 +6,7 @@
 
 mod dialect;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tare_store::schema::{FRAMES, SAMPLES, SEGMENTS, SampleColumn, TableDefinition};
 
@@ -29,6 +29,13 @@ pub struct Tables {
 }
 
 impl Tables {
+    /// The tables that [`definitions`] defines.
+    #[must_use]
+    pub fn defined() -> Self {
+        let [samples, frames, segments] = ["samples", "frames", "segments"].map(str::to_owned);
+        Self { samples, frames, segments }
+    }
+
     /// The tables as files: samples, frames, segments.
     ///
     /// # Errors
@@ -43,6 +50,43 @@ impl Tables {
             segments: table(files[2], &SEGMENTS)?,
         })
     }
+}
+
+/// Returns the statements that define a store's tables in an engine: samples, segments, all frames,
+/// and frames with the best row of each.
+///
+/// # Errors
+/// Fails if the folder's path has characters that engines read as a pattern.
+pub fn definitions(dialect: Dialect, store: &Path) -> Result<String, FleetError> {
+    let mut text = String::new();
+    for (name, files) in [
+        ("samples", "samples/*/*/*.parquet"),
+        ("segments", "segments/*/*.parquet"),
+        ("all_frames", "frames/*/*.parquet"),
+    ] {
+        let files = dialect.pattern(store, files)?;
+        text += &format!("create view {name} as select * from {files};\n");
+    }
+    text += "create view frames as select * from (\n  \
+             select *, row_number() over (partition by stack_id, depth\n    \
+             order by function nulls last, file nulls last, line nulls last, module nulls last\n  \
+             ) as place from all_frames\n) where place = 1;\n";
+    Ok(text)
+}
+
+/// Returns the statements of a question about the tables of [`definitions`].
+///
+/// # Errors
+/// Fails if a value can't be written in this dialect.
+pub fn statements(request: &Request, dialect: Dialect) -> Result<String, FleetError> {
+    let tables = Tables::defined();
+    let mut text = String::new();
+    for request in request.selections() {
+        for part in request.question.parts() {
+            text += &format!("{};\n", statement(&request, *part, dialect, &tables)?);
+        }
+    }
+    Ok(text)
 }
 
 /// Returns a table without rows.

@@ -8,17 +8,19 @@ use tare_kernel::signals::Signals;
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::fleet::{AnswerFormat, FleetOptions};
+use crate::cli::resolved::fleet::{AnswerFormat, FleetOptions, FleetTask};
 use crate::command::output::write_to;
 use crate::exit::Exit;
 
 pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
     let options = FleetOptions::resolve(raw)?;
-    if options.show_sql {
-        let text = sql(&options)?;
-        write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
-        return Ok(Exit::Success);
-    }
+    let request = match &options.task {
+        FleetTask::Ask(request) => request,
+        FleetTask::Print(text) => {
+            write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
+            return Ok(Exit::Success);
+        }
+    };
     let signals = Signals::block()?;
     let ended_by = AtomicI32::new(0);
     let is_interrupted = || {
@@ -36,7 +38,7 @@ pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
         is_interrupted: Some(&is_interrupted),
         progress: None,
     };
-    let answer = match Answer::ask(&options.request, &*options.engine, &control) {
+    let answer = match Answer::ask(request, &*options.engine, &control) {
         Err(FleetError::Interrupted) => {
             return Ok(Exit::from_signal(ended_by.load(Ordering::Relaxed)));
         }
@@ -49,22 +51,4 @@ pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
     };
     write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
     Ok(Exit::Success)
-}
-
-/// Returns the statements that an engine runs for the question.
-fn sql(options: &FleetOptions) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let requests = options.request.selections();
-    let parts = options.request.question.parts();
-    for (request, part) in
-        requests.iter().flat_map(|request| parts.iter().map(move |part| (request, part)))
-    {
-        match options.engine.statement(request, *part)? {
-            Some(statement) => text += &format!("{statement};\n"),
-            None => {
-                anyhow::bail!("--show-sql: the built-in engine runs no SQL; add --engine duckdb")
-            }
-        }
-    }
-    Ok(text)
 }

@@ -120,10 +120,6 @@ impl Engine for BuiltIn {
         "built-in"
     }
 
-    fn statement(&self, _: &Request, _: Part) -> Result<Option<String>, FleetError> {
-        Ok(None)
-    }
-
     fn rows(
         &self,
         request: &Request,

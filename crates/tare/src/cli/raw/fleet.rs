@@ -20,6 +20,7 @@ Questions:
   search    functions that match PATTERN: callers, CPU cores, costs
   diff      groups whose share differs between two sets of samples, A and B
   regressions  services that use more CPU time in their newest version, or in B
+  ddl       the SQL that defines the store's tables in an engine
 
 Examples:
   tare fleet top --since 1h                       CPU by service
@@ -27,7 +28,8 @@ Examples:
   tare fleet losses --since 1d                    hosts with a problem
   tare fleet regressions --since 1d               each service's newest version
   tare fleet search 'json.*parse' --cost-per-core-hour 0.04
-  tare fleet top --by host --engine duckdb --show-sql")]
+  tare fleet top --by host --show-sql             its SQL, on the tables of:
+  tare fleet ddl")]
 pub struct FleetArgs {
     /// What to ask
     pub question: FleetQuestion,
@@ -78,7 +80,7 @@ pub struct FleetArgs {
     #[arg(long, value_name = "ENGINE", default_value = "built-in", help_heading = "Engine")]
     pub engine: String,
 
-    /// Print the SQL of the question, and exit
+    /// Print the SQL of the question on the tables of ddl, and exit
     #[arg(long, help_heading = "Engine")]
     pub show_sql: bool,
 
@@ -122,4 +124,6 @@ pub enum FleetQuestion {
     Diff,
     /// Services that use more CPU time
     Regressions,
+    /// Statements that define the store's tables in an engine
+    Ddl,
 }

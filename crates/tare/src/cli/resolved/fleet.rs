@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tare_agent::config::{Share, Size};
 use tare_fleet::{
     BuiltIn, DuckDb, DuckDbProgram, Engine, Grouping, LossLimits, Question, Request,
-    ResourceLimits, Selection, StoreFiles,
+    ResourceLimits, Selection, StoreFiles, definitions, statements,
 };
 
 use crate::cli::raw::{self, FleetQuestion};
@@ -33,18 +33,24 @@ pub(crate) enum AnswerFormat {
     Csv,
 }
 
+/// What `tare fleet` does.
+pub(crate) enum FleetTask {
+    /// Asks a question.
+    Ask(Request),
+    /// Prints SQL.
+    Print(String),
+}
+
 /// Options of `tare fleet`.
 pub(crate) struct FleetOptions {
-    /// The question.
-    pub(crate) request: Request,
+    /// What is to be done.
+    pub(crate) task: FleetTask,
     /// Who answers it.
     pub(crate) engine: Box<dyn Engine>,
     /// When it is given up.
     pub(crate) timeout: Option<Duration>,
     /// When the time began.
     pub(crate) begin: Instant,
-    /// Prints the SQL only.
-    pub(crate) show_sql: bool,
     /// How the answer is written.
     pub(crate) format: AnswerFormat,
     /// Where to.
@@ -68,19 +74,30 @@ impl FleetOptions {
         let (stored, versus) = both(&raw)?;
         let selection = Selection::from_query(&stored.query)?;
         let versus = versus.map(|versus| Selection::from_query(&versus.query)).transpose()?;
-        let request = Request { question: question(&raw, versus)?, selection };
         let engine = engine(&raw, &stored.store)?;
+        let task = match question(&raw, versus)? {
+            None => {
+                let store = stored.store.canonicalize()?;
+                FleetTask::Print(definitions(engine.dialect(), &store)?)
+            }
+            Some(question) => {
+                let request = Request { question, selection };
+                match raw.show_sql {
+                    true => FleetTask::Print(statements(&request, engine.dialect())?),
+                    false => FleetTask::Ask(request),
+                }
+            }
+        };
         let format = match (raw.json.json, raw.csv) {
             (true, _) => AnswerFormat::Json,
             (_, true) => AnswerFormat::Csv,
             _ => AnswerFormat::Text,
         };
         Ok(Self {
-            request,
+            task,
             engine,
             timeout: raw.end.duration(),
             begin,
-            show_sql: raw.show_sql,
             format,
             output: raw.result.output.unwrap_or_else(|| "-".into()),
         })
@@ -105,11 +122,13 @@ fn both(raw: &raw::FleetArgs) -> Result<(StoredSamples, Option<StoredSamples>), 
     Ok((first, Some(second)))
 }
 
-fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Question, Refusal> {
+/// Returns the question; `None` for the definitions of tables.
+fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Option<Question>, Refusal> {
     if raw.text.is_some() && raw.question != FleetQuestion::Search {
         return Err(Refusal::usage("only search takes a PATTERN"));
     }
-    Ok(match raw.question {
+    Ok(Some(match raw.question {
+        FleetQuestion::Ddl => return Ok(None),
         FleetQuestion::Top => Question::Top {
             by: grouping(&raw.by)?,
             with_total: raw.total,
@@ -141,7 +160,7 @@ fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Question,
             }
             Question::Search { pattern, cost_per_core_hour: price }
         }
-    })
+    }))
 }
 
 fn grouping(name: &str) -> Result<Grouping, Refusal> {
