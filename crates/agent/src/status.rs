@@ -46,6 +46,9 @@ pub struct StatusDocument {
 /// The figures of the window that ended last.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct LastWindow {
+    /// The first and the last window of an agent are shorter than the others. 0 before there is one.
+    #[serde(default)]
+    length_us: u64,
     samples: u64,
     truncated: u64,
     unnamed: u64,
@@ -53,6 +56,15 @@ struct LastWindow {
     cpus: u64,
     own_cpu_us: u64,
     kernel_us: u64,
+}
+
+impl LastWindow {
+    /// The cost in percent of all CPUs' time; `None` before there is a window.
+    fn cost_percent(&self) -> Option<f64> {
+        let available_us = self.length_us * self.cpus;
+        let cost_us = self.own_cpu_us + self.kernel_us;
+        (available_us > 0).then(|| 100.0 * cost_us as f64 / available_us as f64)
+    }
 }
 
 impl StatusDocument {
@@ -82,9 +94,10 @@ impl StatusDocument {
     }
 
     /// Adds a window that ended.
-    pub fn add_window(&mut self, figures: &Figures) {
+    pub fn add_window(&mut self, info: &SegmentInfo, figures: &Figures) {
         self.lost_samples += figures.lost;
         self.last_window = LastWindow {
+            length_us: u64::try_from(info.end_us - info.start_us).unwrap_or(0),
             samples: figures.samples,
             truncated: figures.truncated,
             unnamed: figures.unnamed,
@@ -145,14 +158,13 @@ impl StatusDocument {
             (false, false) => writeln!(out, "killed on {host}: the next agent notes the gap")?,
         }
         writeln!(out, "written   {windows} windows, {samples} samples, {bytes} bytes")?;
-        let cpu_us = last_window.own_cpu_us + last_window.kernel_us;
-        let window_us = self.window_s.max(1) * 1_000_000;
-        let percent = 100.0 * cpu_us as f64 / (window_us * last_window.cpus.max(1)) as f64;
-        writeln!(
-            out,
-            "cost      {percent:.2}% of {} CPUs in the last window, at {} Hz",
-            last_window.cpus, last_window.rate_hz
-        )?;
+        if let Some(percent) = last_window.cost_percent() {
+            writeln!(
+                out,
+                "cost      {percent:.2}% of {} CPUs in the last window, at {} Hz",
+                last_window.cpus, last_window.rate_hz
+            )?;
+        }
         writeln!(
             out,
             "lost      {} samples, {} windows with {} samples",
@@ -181,5 +193,26 @@ fn write_target(out: &mut impl Write, target: &PushTotals) -> io::Result<()> {
     match &target.error {
         Some(error) => writeln!(out, "  error   {}", printable(error)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_of_a_short_window_is_that_of_its_length() {
+        let info = SegmentInfo { start_us: 0, end_us: 2_000_000, ..SegmentInfo::default() };
+        let mut document = StatusDocument::new(&info, Duration::from_secs(60));
+        let text = |document: &StatusDocument| {
+            let mut out = Vec::new();
+            document.write_text(&mut out, true).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(!text(&document).contains("cost"), "{}", text(&document));
+        let (recorder_cpu_us, kernel_us, cpus) = (30_000, 10_000, 4);
+        document
+            .add_window(&info, &Figures { recorder_cpu_us, kernel_us, cpus, ..Figures::default() });
+        assert!(text(&document).contains("cost      0.50% of 4 CPUs"), "{}", text(&document));
     }
 }

@@ -258,9 +258,9 @@ impl WindowKeeper {
                 rate_millihertz: facts.rate_hz * 1000,
                 cpus: facts.cpus,
             };
-            self.status.add_window(&figures);
             let bytes = builder.memory();
             let segment = Arc::new(builder.finish(figures));
+            self.status.add_window(segment.info(), &figures);
             if let Some(pusher) = &self.pusher {
                 pusher.push(Arc::clone(&segment));
             }

@@ -39,8 +39,8 @@ impl AgentStatus {
         Self { path, document, written: None, _locks: locks }
     }
 
-    pub(super) fn add_window(&mut self, figures: &Figures) {
-        self.document.add_window(figures);
+    pub(super) fn add_window(&mut self, info: &SegmentInfo, figures: &Figures) {
+        self.document.add_window(info, figures);
     }
 
     /// Replaces the figures of targets.
