@@ -65,6 +65,13 @@ def check_statements():
     """The text of --show-sql runs on the tables of ddl, and has a row for each one of the answer."""
     failed = 0
     database = duckdb.connect()
+    count = "select event, count(*) as n, sum(samples) as s from samples where samples > 0 group by event order by event"
+    free = run(tare, "fleet", "sql", count + ";", "--store", store, "--csv", "--where", "host!=host-001", *ENGINES["duckdb"])
+    files = f"read_parquet('{store}/samples/*/*/*.parquet') where host <> 'host-001' and"
+    rows = duckdb.sql(count.replace("samples where", files)).fetchall()
+    if free != "event,n,s\n" + "".join(f"{event},{n},{s}\n" for event, n, s in rows):
+        failed += 1
+        print(f"sql gives {free} in place of {rows}")
     database.execute(run(tare, "fleet", "ddl", "--store", store))
     for question in QUESTIONS:
         text = run(tare, "fleet", *question, "--store", store, "--show-sql")

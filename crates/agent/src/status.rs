@@ -210,9 +210,9 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert!(!text(&document).contains("cost"), "{}", text(&document));
-        let (recorder_cpu_us, kernel_us, cpus) = (30_000, 10_000, 4);
-        document
-            .add_window(&info, &Figures { recorder_cpu_us, kernel_us, cpus, ..Figures::default() });
+        let figures =
+            Figures { recorder_cpu_us: 30_000, kernel_us: 10_000, cpus: 4, ..Figures::default() };
+        document.add_window(&info, &figures);
         assert!(text(&document).contains("cost      0.50% of 4 CPUs"), "{}", text(&document));
     }
 }

@@ -15,5 +15,5 @@ pub use condition::{Condition, Test};
 pub use engine::{BuiltIn, DuckDb, DuckDbProgram, Engine, ResourceLimits, RunControl, StoreFiles};
 pub use error::FleetError;
 pub use question::{Grouping, LossLimits, Question, Request, Selection};
-pub use rows::{ColumnType, Part, RowColumn, RowSink, RowValue};
+pub use rows::{ColumnType, JsonRowSink, Part, RowColumn, RowSink, RowValue};
 pub use sql::{Dialect, Tables, definitions, statement, statements};

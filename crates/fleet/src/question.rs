@@ -112,6 +112,11 @@ pub enum Question {
         /// The second selection.
         versus: Selection,
     },
+    /// What does this SQL give? The built-in engine can't say.
+    Sql {
+        /// A select statement.
+        text: String,
+    },
     /// Which services use more CPU time since a version or a deploy?
     Regressions {
         /// The samples after the deploy; by default those of each service's newest version, which
@@ -131,10 +136,11 @@ impl Question {
             Self::Search { .. } => "search",
             Self::Diff { .. } => "diff",
             Self::Regressions { .. } => "regressions",
+            Self::Sql { .. } => "sql",
         }
     }
 
-    /// Returns the row sets that it is answered from.
+    /// Returns the row sets that it is answered from; none for free SQL.
     #[must_use]
     pub fn parts(&self) -> &'static [Part] {
         match self {
@@ -143,6 +149,7 @@ impl Question {
             Self::Nameless => &[Part::Builds],
             Self::Search { .. } => &[Part::Functions, Part::Callers, Part::Times],
             Self::Regressions { .. } => &[Part::Rates],
+            Self::Sql { .. } => &[],
         }
     }
 }

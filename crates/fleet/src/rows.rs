@@ -1,5 +1,8 @@
 //! Rows as engines give them.
 
+use std::fmt::{self, Formatter};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::error::FleetError;
@@ -147,6 +150,36 @@ impl<'a> RowValue<'a> {
 
 /// Takes rows one by one.
 pub type RowSink<'a> = dyn FnMut(&[RowValue<'_>]) -> Result<(), FleetError> + 'a;
+
+/// Takes rows of free SQL one by one: names and values in the order of the columns.
+pub type JsonRowSink<'a> = dyn FnMut(Vec<(String, Value)>) -> Result<(), FleetError> + 'a;
+
+/// An object of JSON in the order of its text.
+pub(crate) struct JsonRow(pub(crate) Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for JsonRow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RowVisitor;
+
+        impl<'de> Visitor<'de> for RowVisitor {
+            type Value = JsonRow;
+
+            fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str("a row")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonRow, A::Error> {
+                let mut row = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    row.push(field);
+                }
+                Ok(JsonRow(row))
+            }
+        }
+
+        deserializer.deserialize_map(RowVisitor)
+    }
+}
 
 /// Passes a row of JSON on: an object by column names, or an array. A missing name is NULL.
 pub(crate) fn pass_json(

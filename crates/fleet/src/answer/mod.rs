@@ -5,8 +5,11 @@ mod losses;
 mod nameless;
 mod regressions;
 mod search;
+mod sql;
 mod top;
 mod write;
+
+use std::borrow::Cow;
 
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
@@ -33,6 +36,8 @@ pub enum Cell {
     Probability(f64),
     /// CPU cores in use on average.
     Cores(f64),
+    /// Another number.
+    Number(f64),
     /// Money, in the unit of the price.
     Money(f64),
     /// Microseconds since 1970 (UTC).
@@ -40,12 +45,12 @@ pub enum Cell {
 }
 
 /// A column of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerColumn {
     /// Its name in JSON and CSV.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its title in a table.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
 }
 
 /// An answer: a table and remarks.
@@ -86,6 +91,7 @@ impl Answer {
                 let versus = versus.as_ref().map(|versus| request.about(versus));
                 regressions::ask(request, versus.as_ref(), engine, control)
             }
+            Question::Sql { text } => sql::ask(request, text, engine, control),
             Question::Nameless => nameless::ask(request, engine, control),
             Question::Search { cost_per_core_hour, .. } => {
                 search::ask(request, *cost_per_core_hour, engine, control)
@@ -95,7 +101,7 @@ impl Answer {
 }
 
 const fn column(name: &'static str, title: &'static str) -> AnswerColumn {
-    AnswerColumn { name, title }
+    AnswerColumn { name: Cow::Borrowed(name), title: Cow::Borrowed(title) }
 }
 
 /// Returns whether an event's weight is nanoseconds.

@@ -33,7 +33,7 @@ impl Answer {
 
     fn add_table(&self, rows: &[Vec<Cell>], skipped: usize, text: &mut String) {
         let titles: Vec<String> =
-            self.columns[skipped..].iter().map(|column| column.title.to_owned()).collect();
+            self.columns[skipped..].iter().map(|column| column.title.to_string()).collect();
         let mut lines = vec![titles];
         lines.extend(rows.iter().map(|row| row[skipped..].iter().map(Cell::to_text).collect()));
         let widths: Vec<usize> = (0..lines[0].len())
@@ -61,7 +61,7 @@ impl Answer {
             let cells = self.columns.iter().zip(row);
             Value::Object(
                 cells
-                    .map(|(column, cell)| (column.name.to_owned(), cell.to_json()))
+                    .map(|(column, cell)| (column.name.to_string(), cell.to_json()))
                     .collect::<Map<_, _>>(),
             )
         });
@@ -77,7 +77,7 @@ impl Answer {
     /// Returns the table as CSV, with a line of names.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let names: Vec<String> = self.columns.iter().map(|column| column.name.to_owned()).collect();
+        let names: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
         let mut text = names.join(",") + "\n";
         for row in &self.rows {
             let cells = row.iter().map(|cell| match cell.to_json() {
@@ -104,6 +104,7 @@ impl Cell {
             Self::Duration(ns) => duration(*ns),
             Self::Cores(cores) => format!("{cores:.3}"),
             Self::Money(money) => format!("{money:.2}"),
+            Self::Number(number) => number.to_string(),
             Self::Moment(time_us) => rfc3339(*time_us),
         }
     }
@@ -118,7 +119,8 @@ impl Cell {
             | Self::Change(number)
             | Self::Probability(number)
             | Self::Cores(number)
-            | Self::Money(number) => json!(number),
+            | Self::Money(number)
+            | Self::Number(number) => json!(number),
             Self::Moment(time_us) => json!(rfc3339(*time_us)),
         }
     }

@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::de::DeserializeOwned;
 
 use crate::engine::RunControl;
 use crate::error::FleetError;
-use crate::rows::{Part, RowSink, pass_json};
 
 /// How often it is checked whether the answer is still wanted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -36,14 +36,16 @@ impl Drop for EngineProcess {
     }
 }
 
-/// Runs a program with `input` as its standard input, and passes on its rows.
+/// Takes the lines of a program.
+pub(super) type LineSink<'a> = dyn FnMut(&str) -> Result<(), FleetError> + 'a;
+
+/// Runs a program with `input` as its standard input, and passes on its lines.
 pub(super) fn run(
     engine: &'static str,
     mut command: Command,
     input: &str,
-    part: Part,
     control: &RunControl<'_>,
-    each: &mut RowSink<'_>,
+    each: &mut LineSink<'_>,
 ) -> Result<(), FleetError> {
     // Ctrl-C reaches tare alone, which then ends the program.
     command.process_group(0);
@@ -60,7 +62,7 @@ pub(super) fn run(
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let messages = std::thread::spawn(move || read_messages(stderr));
     let (lines, reader) = read_lines(stdout);
-    let passed = pass_lines(engine, &lines, part, control, each);
+    let passed = pass_lines(engine, &lines, control, each);
     if passed.is_err() {
         drop(lines);
         drop(process);
@@ -97,9 +99,8 @@ fn read_lines(stdout: ChildStdout) -> (Receiver<std::io::Result<String>>, JoinHa
 fn pass_lines(
     engine: &'static str,
     lines: &Receiver<std::io::Result<String>>,
-    part: Part,
     control: &RunControl<'_>,
-    each: &mut RowSink<'_>,
+    each: &mut LineSink<'_>,
 ) -> Result<(), FleetError> {
     loop {
         control.check()?;
@@ -110,10 +111,17 @@ fn pass_lines(
         };
         let failed = |message| FleetError::Engine { engine, message };
         let line = line.map_err(|error| failed(error.to_string()))?;
-        let row = serde_json::from_str(&line);
-        let row = row.map_err(|error| failed(format!("{error}: {line}")))?;
-        pass_json(engine, part.columns(), &row, each)?;
+        each(&line)?;
     }
+}
+
+/// Reads a line of JSON.
+pub(super) fn parse<T: DeserializeOwned>(
+    engine: &'static str,
+    line: &str,
+) -> Result<T, FleetError> {
+    serde_json::from_str(line)
+        .map_err(|error| FleetError::Engine { engine, message: format!("{error}: {line}") })
 }
 
 /// Returns the last part of the program's messages.

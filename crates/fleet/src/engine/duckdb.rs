@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::engine::child;
+use crate::engine::child::{self, LineSink};
 use crate::engine::{Engine, ResourceLimits, RunControl, StoreFiles};
 use crate::error::FleetError;
-use crate::question::Request;
-use crate::rows::{Part, RowSink};
-use crate::sql::statement;
+use crate::question::{Request, Selection};
+use crate::rows::{JsonRow, JsonRowSink, Part, RowSink, pass_json};
+use crate::sql::{selected_views, statement};
 
 /// Runs the text on standard input.
 const SCRIPT: &str = "import duckdb, sys; duckdb.connect().execute(sys.stdin.read())";
@@ -49,6 +49,20 @@ impl DuckDb {
         }
     }
 
+    /// Runs a select statement after others.
+    fn run(
+        &self,
+        before: &str,
+        text: &str,
+        control: &RunControl<'_>,
+        each: &mut LineSink<'_>,
+    ) -> Result<(), FleetError> {
+        let settings = self.settings();
+        let input =
+            format!("{settings}{before}copy (\n{text}\n) to '/dev/stdout' (format json);\n");
+        child::run("duckdb", self.command(), &input, control, each)
+    }
+
     fn settings(&self) -> String {
         let threads = self.limits.threads.map(|threads| format!("set threads = {threads};\n"));
         let memory = self.limits.memory_bytes;
@@ -74,8 +88,24 @@ impl Engine for DuckDb {
         let dialect = self.dialect();
         let tables = self.store.tables(dialect, &request.selection)?;
         let text = statement(request, part, dialect, &tables)?;
-        let settings = self.settings();
-        let input = format!("{settings}copy (\n{text}\n) to '/dev/stdout' (format json);\n");
-        child::run(self.name(), self.command(), &input, part, control, each)
+        self.run("", &text, control, &mut |line| {
+            pass_json(self.name(), part.columns(), &child::parse(self.name(), line)?, each)
+        })
+    }
+
+    fn query(
+        &self,
+        selection: &Selection,
+        text: &str,
+        control: &RunControl<'_>,
+        each: &mut JsonRowSink<'_>,
+    ) -> Result<(), FleetError> {
+        let tables = self.store.tables(self.dialect(), selection)?;
+        let text = text.trim_end().trim_end_matches(';');
+        let views = selected_views(selection, self.dialect(), &tables)?;
+        self.run(&views, text, control, &mut |line| {
+            let JsonRow(row) = child::parse(self.name(), line)?;
+            each(row)
+        })
     }
 }

@@ -12,7 +12,7 @@ use tare_store::schema::{FRAMES, SAMPLES, SEGMENTS};
 
 use crate::error::FleetError;
 use crate::question::{Request, Selection};
-use crate::rows::{Part, RowSink};
+use crate::rows::{JsonRowSink, Part, RowSink};
 use crate::sql::{Dialect, Tables};
 
 pub use built_in::BuiltIn;
@@ -34,6 +34,22 @@ pub trait Engine {
         control: &RunControl<'_>,
         each: &mut RowSink<'_>,
     ) -> Result<(), FleetError>;
+
+    /// Passes the rows of a select statement on the tables `samples`, `frames` and `segments` to
+    /// `each`. `samples` has the selection's rows alone, `segments` those of its files.
+    ///
+    /// # Errors
+    /// Fails as [`Engine::rows`] does, and if the engine runs no SQL.
+    fn query(
+        &self,
+        _selection: &Selection,
+        _text: &str,
+        _control: &RunControl<'_>,
+        _each: &mut JsonRowSink<'_>,
+    ) -> Result<(), FleetError> {
+        let message = "sql: the built-in engine runs no SQL; add --engine duckdb";
+        Err(FleetError::Question(message.to_owned()))
+    }
 
     /// Returns the dialect of its SQL; of the built-in one, which runs none, that of DuckDB.
     fn dialect(&self) -> Dialect {

@@ -58,20 +58,36 @@ impl Tables {
 /// # Errors
 /// Fails if the folder's path has characters that engines read as a pattern.
 pub fn definitions(dialect: Dialect, store: &Path) -> Result<String, FleetError> {
+    let table = |files| dialect.pattern(store, files);
+    Ok(views(&Tables {
+        samples: table("samples/*/*/*.parquet")?,
+        frames: table("frames/*/*.parquet")?,
+        segments: table("segments/*/*.parquet")?,
+    }))
+}
+
+/// Returns the statements that define tables whose samples are those of a selection.
+pub(crate) fn selected_views(
+    selection: &Selection,
+    dialect: Dialect,
+    tables: &Tables,
+) -> Result<String, FleetError> {
+    let wanted = Writer { dialect, tables, selection }.samples_where()?;
+    Ok(views(&Tables { samples: format!("{}{wanted}", tables.samples), ..tables.clone() }))
+}
+
+/// Returns the statements that define these tables by their names.
+fn views(tables: &Tables) -> String {
+    let Tables { samples, frames, segments } = tables;
     let mut text = String::new();
-    for (name, files) in [
-        ("samples", "samples/*/*/*.parquet"),
-        ("segments", "segments/*/*.parquet"),
-        ("all_frames", "frames/*/*.parquet"),
-    ] {
-        let files = dialect.pattern(store, files)?;
+    for (name, files) in [("samples", samples), ("segments", segments), ("all_frames", frames)] {
         text += &format!("create view {name} as select * from {files};\n");
     }
     text += "create view frames as select * from (\n  \
              select *, row_number() over (partition by stack_id, depth\n    \
              order by function nulls last, file nulls last, line nulls last, module nulls last\n  \
              ) as place from all_frames\n) where place = 1;\n";
-    Ok(text)
+    text
 }
 
 /// Returns the statements of a question about the tables of [`definitions`].
@@ -79,6 +95,9 @@ pub fn definitions(dialect: Dialect, store: &Path) -> Result<String, FleetError>
 /// # Errors
 /// Fails if a value can't be written in this dialect.
 pub fn statements(request: &Request, dialect: Dialect) -> Result<String, FleetError> {
+    if let Question::Sql { text } = &request.question {
+        return Ok(format!("{};\n", text.trim_end().trim_end_matches(';')));
+    }
     let tables = Tables::defined();
     let mut text = String::new();
     for request in request.selections() {

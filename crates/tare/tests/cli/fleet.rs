@@ -163,6 +163,8 @@ fn answers_are_tables_and_csv_and_mistakes_name_the_remedy() {
         (&["top", "--by", "colour"], "give one of service"),
         (&["top", "--engine", "oracle"], "built-in or duckdb"),
         (&["top", "--where", "service"], "no operator"),
+        (&["sql"], "give a statement"),
+        (&["sql", "select 1"], "add --engine duckdb"),
     ] {
         let refused = ask(folder.path(), args);
         assert!(!refused.status.success(), "{args:?}");

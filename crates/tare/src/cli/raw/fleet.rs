@@ -20,6 +20,7 @@ Questions:
   search    functions that match PATTERN: callers, CPU cores, costs
   diff      groups whose share differs between two sets of samples, A and B
   regressions  services that use more CPU time in their newest version, or in B
+  sql       what SQL says: a select statement on the tables samples, frames and segments
   ddl       the SQL that defines the store's tables in an engine
 
 Examples:
@@ -28,14 +29,16 @@ Examples:
   tare fleet losses --since 1d                    hosts with a problem
   tare fleet regressions --since 1d               each service's newest version
   tare fleet search 'json.*parse' --cost-per-core-hour 0.04
+  tare fleet sql 'select distinct service, image from samples' --engine duckdb --since 1h
   tare fleet top --by host --show-sql             its SQL, on the tables of:
   tare fleet ddl")]
 pub struct FleetArgs {
     /// What to ask
     pub question: FleetQuestion,
 
-    /// Of `search`: a regular expression that matches a part of a function's name
-    #[arg(value_name = "PATTERN")]
+    /// Of `search`: a regular expression that matches a part of a function's name; of `sql`: a select
+    /// statement on the tables of `ddl`
+    #[arg(value_name = "PATTERN|SQL")]
     pub text: Option<String>,
 
     /// The samples.
@@ -124,6 +127,8 @@ pub enum FleetQuestion {
     Diff,
     /// Services that use more CPU time
     Regressions,
+    /// A select statement
+    Sql,
     /// Statements that define the store's tables in an engine
     Ddl,
 }

@@ -124,8 +124,8 @@ fn both(raw: &raw::FleetArgs) -> Result<(StoredSamples, Option<StoredSamples>), 
 
 /// Returns the question; `None` for the definitions of tables.
 fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Option<Question>, Refusal> {
-    if raw.text.is_some() && raw.question != FleetQuestion::Search {
-        return Err(Refusal::usage("only search takes a PATTERN"));
+    if raw.text.is_some() && !matches!(raw.question, FleetQuestion::Search | FleetQuestion::Sql) {
+        return Err(Refusal::usage("only search and sql take a text"));
     }
     Ok(Some(match raw.question {
         FleetQuestion::Ddl => return Ok(None),
@@ -147,6 +147,10 @@ fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Option<Qu
             limit: raw.entries.entries.unwrap_or(ROWS),
             versus: versus.unwrap_or_default(),
         },
+        FleetQuestion::Sql => {
+            let text = raw.text.clone();
+            Question::Sql { text: text.ok_or_else(|| Refusal::usage("sql: give a statement"))? }
+        }
         FleetQuestion::Regressions => Question::Regressions { versus },
         FleetQuestion::Search => {
             let pattern = raw.text.clone();
