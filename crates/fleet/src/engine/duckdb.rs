@@ -11,7 +11,14 @@ use crate::rows::{JsonRow, JsonRowSink, Part, RowSink, pass_json};
 use crate::sql::{selected_views, statement};
 
 /// Runs the text on standard input.
-const SCRIPT: &str = "import duckdb, sys; duckdb.connect().execute(sys.stdin.read())";
+const SCRIPT: &str = "
+import sys
+try: import duckdb
+except ImportError:
+    sys.exit(f'{sys.executable} lacks the package duckdb; --engine duckdb=PROGRAM names another')
+try: duckdb.connect().execute(sys.stdin.read())
+except duckdb.Error as error: sys.exit(str(error))
+";
 
 /// How DuckDB is run.
 #[derive(Clone, Debug)]
