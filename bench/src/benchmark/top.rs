@@ -2,7 +2,7 @@
 //! after the first ten seconds. Also the memory of the library behind `tare top` over a day of
 //! short processes.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::tui::Terminal;
+use crate::background::RunningProgram;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::setting::Setting;
@@ -27,16 +28,6 @@ const LOAD: [&str; 3] = ["100000", "75", "2"];
 const SAMPLES: u64 = 99 * 2 * 86_400;
 const PROCESSES: u64 = 100_000;
 
-/// A load that is killed on drop.
-struct Load(std::process::Child);
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// CPU time and wake-ups of each tool.
 #[derive(Debug, Serialize)]
 struct TopRound {
@@ -53,8 +44,8 @@ fn percent(used: &ProcessUsage) -> f64 {
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let tare = setting.tare.canonicalize()?.display().to_string();
-    let load = Command::new(setting.workload("mix")).args(LOAD).stdout(Stdio::null()).spawn();
-    let _load = Load(load.context("the workload can't be started")?);
+    let mut load = Command::new(setting.workload("mix"));
+    let _load = RunningProgram::start(load.args(LOAD))?;
     let lines = [
         format!("{tare} top -a -F 99"),
         "perf top -a -F 99".to_owned(),

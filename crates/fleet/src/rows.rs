@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for JsonRow {
     }
 }
 
-/// Passes a row of JSON on: an object by column names, or an array. A missing name is NULL.
+/// Passes a row of JSON on: an object by column names. A missing name is NULL.
 pub(crate) fn pass_json(
     engine: &'static str,
     columns: &[RowColumn],
@@ -190,12 +190,8 @@ pub(crate) fn pass_json(
 ) -> Result<(), FleetError> {
     let wrong = |message: String| FleetError::Row { engine, message };
     let mut row = Vec::with_capacity(columns.len());
-    for (at, column) in columns.iter().enumerate() {
-        let value = match json {
-            Value::Array(values) => values.get(at),
-            Value::Object(values) => values.get(column.name),
-            _ => None,
-        };
+    for column in columns {
+        let value = json.get(column.name);
         row.push(match (value.unwrap_or(&Value::Null), column.kind) {
             (Value::Null, ColumnType::Text) => RowValue::Null,
             (Value::String(text), ColumnType::Text) => RowValue::Text(text),

@@ -20,7 +20,7 @@ pub mod record;
 pub mod tracepoint;
 
 pub use bytes::{Endian, Words};
-pub use printable::{group_digits, hex, is_unsafe, printable};
+pub use printable::{csv_field, group_digits, hex, is_unsafe, printable};
 
 /// The example of the README, as a test.
 #[cfg(doctest)]

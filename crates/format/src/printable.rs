@@ -1,5 +1,6 @@
 //! Makes untrusted text (names in recordings, of events, processes and files) safe for a terminal
-//! and for one line of a table. Also formats bytes as hexadecimal digits, and groups digits.
+//! and for one line of a table. Also formats bytes as hexadecimal digits, groups digits, and quotes
+//! fields of CSV.
 
 use std::borrow::Cow;
 
@@ -32,6 +33,17 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Returns a field of CSV, in quotes where its text needs them (RFC 4180). A text that a spreadsheet
+/// would take for a formula stays as it is.
+#[must_use]
+pub fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
 /// Groups digits by three, separated by commas: 20,000.
 #[must_use]
 pub fn group_digits(digits: &str) -> String {
@@ -52,6 +64,12 @@ mod tests {
     #[test]
     fn harmless_names_stay_unchanged() {
         assert!(matches!(printable("größe 漢字 a b".as_bytes()), Cow::Borrowed("größe 漢字 a b")));
+    }
+
+    #[test]
+    fn fields_of_csv_are_quoted_where_they_must_be() {
+        let fields = ["a b", "a,b", "a\"b", "a\nb", "=1"].map(csv_field);
+        assert_eq!(fields, ["a b", "\"a,b\"", "\"a\"\"b\"", "\"a\nb\"", "=1"]);
     }
 
     #[test]

@@ -9,9 +9,9 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde_json::json;
 
+use super::agent;
 use super::segments::{self, StoredSegment};
-use super::{RunningProgram, agent};
-use crate::background::BackgroundLoad;
+use crate::background::{BackgroundLoad, RunningProgram};
 use crate::benchmark::follow::build::rules;
 use crate::benchmark::zstd;
 use crate::report::{Bound, Estimate, Finding, Report};

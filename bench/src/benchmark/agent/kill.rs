@@ -7,9 +7,9 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::json;
 
+use super::agent;
 use super::segments::{self, StoredSegment};
-use super::{RunningProgram, agent};
-use crate::background::BackgroundLoad;
+use crate::background::{BackgroundLoad, RunningProgram};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::Scratch;
 use crate::setting::Setting;

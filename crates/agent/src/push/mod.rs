@@ -1,7 +1,8 @@
 //! Sends windows to other systems.
 //!
-//! `pusher` encodes a window for each target (`otlp`, `parca`, `pyroscope`) into requests, which wait in the target's
-//! `spool`; `sender` sends them by a transport (`http`, `grpc`), and tries again if that fails.
+//! `pusher` encodes a window for each target (`otlp`, `parca`, `pyroscope`) into requests, which
+//! wait in the target's `spool`; `sender` sends them by a transport (`http`, `grpc`), and tries again
+//! if that fails.
 
 #[cfg(not(feature = "push"))]
 mod absent;

@@ -1,6 +1,7 @@
 //! Answers as text, JSON and CSV.
 
 use serde_json::{Map, Value, json};
+use tare_format::{csv_field, is_unsafe};
 
 use crate::answer::{Answer, Cell};
 use crate::time::rfc3339;
@@ -77,12 +78,13 @@ impl Answer {
     /// Returns the table as CSV, with a line of names.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let names: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
+        let names: Vec<String> =
+            self.columns.iter().map(|column| csv_field(&column.name)).collect();
         let mut text = names.join(",") + "\n";
         for row in &self.rows {
             let cells = row.iter().map(|cell| match cell.to_json() {
                 Value::Null => String::new(),
-                Value::String(text) => quoted(&text),
+                Value::String(text) => csv_field(&text),
                 number => number.to_string(),
             });
             text += &(cells.collect::<Vec<_>>().join(",") + "\n");
@@ -138,27 +140,11 @@ fn duration(ns: i64) -> String {
     }
 }
 
-/// Escapes control characters, which could change a terminal.
+/// Escapes characters that could change a terminal or leave the line.
 fn printable(text: &str) -> String {
     let escaped = text.chars().map(|letter| match letter {
-        letter if letter.is_control() || is_direction(letter) => {
-            letter.escape_default().to_string()
-        }
+        letter if is_unsafe(letter) => letter.escape_default().to_string(),
         letter => letter.to_string(),
     });
     escaped.collect()
-}
-
-/// Returns whether a character turns the direction of the text that follows.
-fn is_direction(letter: char) -> bool {
-    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Quotes a field of CSV. A text that a spreadsheet would take for a formula stays as it is.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }

@@ -66,8 +66,6 @@ pub struct RunControl<'a> {
     pub begin: Option<Instant>,
     /// Returns whether the caller gave up.
     pub is_interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
-    /// Takes the engine's progress: a line.
-    pub progress: Option<&'a (dyn Fn(&str) + Sync)>,
 }
 
 impl RunControl<'_> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use tare_format::csv_field;
+
 use super::report::{SeriesReport, Spread};
 use super::text::TimeUnit;
 use crate::compare::Metric;
@@ -56,7 +58,7 @@ pub fn csv(out: &mut dyn Write, report: &SeriesReport) -> io::Result<()> {
         .flat_map(|command| command.parameters.iter().map(|(name, _)| name.as_str()))
         .collect();
     let heading = ["command", "mean", "stddev", "median", "user", "system", "min", "max"];
-    let parameters = names.iter().map(|name| quoted(&format!("parameter_{name}")));
+    let parameters = names.iter().map(|name| csv_field(&format!("parameter_{name}")));
     let heading: Vec<String> =
         heading.iter().map(|&name| name.to_owned()).chain(parameters).collect();
     writeln!(out, "{}", heading.join(","))?;
@@ -80,23 +82,14 @@ pub fn csv(out: &mut dyn Write, report: &SeriesReport) -> io::Result<()> {
         ];
         let value = |name: &&str| {
             let found = command.parameters.iter().find(|(known, _)| known == name);
-            quoted(found.map_or("", |(_, value)| value.as_str()))
+            csv_field(found.map_or("", |(_, value)| value.as_str()))
         };
-        let fields = std::iter::once(quoted(row.name))
+        let fields = std::iter::once(csv_field(row.name))
             .chain(figures.map(|figure| figure.to_string()))
             .chain(names.iter().map(value));
         writeln!(out, "{}", fields.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
-}
-
-/// A field of CSV, in quotes where its text needs them (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 /// Writes the failed runs, and a table of mean, extremes and relative time.

@@ -36,7 +36,6 @@ pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
         timeout: options.timeout,
         begin: Some(options.begin),
         is_interrupted: Some(&is_interrupted),
-        progress: None,
     };
     let answer = match Answer::ask(request, &*options.engine, &control) {
         Err(FleetError::Interrupted) => {
