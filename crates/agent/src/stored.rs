@@ -1,10 +1,8 @@
 //! Samples of a store as a profile, for the views of recordings.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
-
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use tare_format::Endian;
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
@@ -23,9 +21,6 @@ use tare_store::{Query, SampleBatch, StackTable, StoreError, StoreReader, Stored
 
 /// The event of the time that tasks are not on a CPU, as perf calls it.
 pub const OFF_CPU_EVENT: &str = "offcpu-time";
-
-/// Threads that read the store.
-const THREADS: usize = 2;
 
 /// The columns that a profile needs; the first two only by window.
 const COLUMNS: [SampleColumn; 9] = [
@@ -143,13 +138,12 @@ impl RowSums {
 /// Reads the samples of a query, window by window or summed up. `None` without such samples.
 ///
 /// # Errors
-/// Fails if the store can't be read.
+/// Fails if the store can't be read, and if the reader was stopped.
 pub fn read_samples(
-    store: &Path,
+    reader: &StoreReader,
     query: &Query,
     by_window: bool,
 ) -> Result<Option<StoredRows>, StoreError> {
-    let reader = StoreReader::open(store, THREADS)?;
     let columns = if by_window { &COLUMNS[..] } else { &COLUMNS[2..] };
     let sinks = reader.scan(query, columns, RowSums::default, RowSums::add)?;
     let mut sums = RowSums::default();

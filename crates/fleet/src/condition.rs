@@ -87,6 +87,12 @@ impl Condition {
         })
     }
 
+    /// Returns whether a label with this value fulfils the condition.
+    #[must_use]
+    pub fn is_met_by(&self, value: Option<&str>) -> bool {
+        self.filter.is_met_by(value)
+    }
+
     pub(crate) fn filter(&self) -> &LabelFilter {
         &self.filter
     }

@@ -112,11 +112,6 @@ pub enum Question {
         /// The second selection.
         versus: Selection,
     },
-    /// Where is the time, by call chain?
-    Flame {
-        /// A label, next to the root.
-        by: Grouping,
-    },
     /// What does this SQL give? The built-in engine can't say.
     Sql {
         /// A select statement.
@@ -140,7 +135,6 @@ impl Question {
             Self::Nameless => "nameless",
             Self::Search { .. } => "search",
             Self::Diff { .. } => "diff",
-            Self::Flame { .. } => "flame",
             Self::Regressions { .. } => "regressions",
             Self::Sql { .. } => "sql",
         }
@@ -153,9 +147,8 @@ impl Question {
             Self::Top { .. } | Self::Diff { .. } => &[Part::Sums],
             Self::Losses { .. } => &[Part::Hosts],
             Self::Nameless => &[Part::Builds],
-            Self::Search { .. } => &[Part::Times, Part::Callers, Part::Functions],
+            Self::Search { .. } => &[Part::Functions, Part::Callers, Part::Times],
             Self::Regressions { .. } => &[Part::Rates],
-            Self::Flame { .. } => &[Part::Stacks, Part::Frames],
             Self::Sql { .. } => &[],
         }
     }
@@ -186,7 +179,9 @@ impl Selection {
         })
     }
 
-    pub(crate) fn query(&self) -> Query {
+    /// Returns the store's query of the selection.
+    #[must_use]
+    pub fn query(&self) -> Query {
         Query {
             since_us: self.since_us,
             until_us: self.until_us,

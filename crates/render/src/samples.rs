@@ -4,8 +4,13 @@ use std::borrow::Cow;
 use std::io;
 
 use serde::Serialize;
-use tare_format::file::ClockData;
+use tare_format::abi::bindings::{
+    PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
+};
+use tare_format::file::features::{ARCH, CPUDESC, HOSTNAME, OSRELEASE};
+use tare_format::file::{ClockData, Description, RecordedEvent};
 use tare_format::ledger::Ledger;
+use tare_format::printable;
 use tare_profile::{EventId, FrameId, Profile, ProfileFrame, Row, Space, Weight};
 
 /// A sample whose ids refer to a profile that is being filled.
@@ -52,6 +57,18 @@ pub enum Unit {
     Count,
 }
 
+impl Unit {
+    fn from_event(event: &RecordedEvent) -> Self {
+        let config = event.attr.config;
+        let is_clock =
+            [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from).contains(&config);
+        let is_off_cpu = config == u64::from(PERF_COUNT_SW_BPF_OUTPUT)
+            && event.name.as_deref() == Some(OFF_CPU_EVENT);
+        let is_time = event.attr.kind == PERF_TYPE_SOFTWARE && (is_clock || is_off_cpu);
+        if is_time { Self::Nanoseconds } else { Self::Count }
+    }
+}
+
 /// A recording's machine, command line and event units. Texts are printable.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecordingOrigin {
@@ -74,7 +91,28 @@ pub struct RecordingOrigin {
     pub clock: Option<ClockData>,
 }
 
+/// The event of the time that tasks are not on a CPU, as perf calls it.
+const OFF_CPU_EVENT: &[u8] = b"offcpu-time";
+
 impl RecordingOrigin {
+    /// Describes a recording.
+    #[must_use]
+    pub fn new(description: &Description) -> Self {
+        let features = description.features();
+        let text = |feature| features.text(feature).ok().map(|text| printable(text).into_owned());
+        let words = features.cmdline().unwrap_or_default();
+        Self {
+            tool: concat!("tare ", env!("CARGO_PKG_VERSION")).to_owned(),
+            command_line: words.into_iter().map(|word| printable(word).into_owned()).collect(),
+            hostname: text(HOSTNAME),
+            os_release: text(OSRELEASE),
+            arch: text(ARCH),
+            cpu: text(CPUDESC),
+            units: description.events().iter().map(Unit::from_event).collect(),
+            clock: features.clock_data().ok(),
+        }
+    }
+
     /// Returns the unit of an event's weights.
     #[must_use]
     pub fn unit(&self, profile: &Profile, event: EventId) -> Unit {

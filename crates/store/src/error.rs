@@ -30,6 +30,9 @@ pub enum StoreError {
     /// Another program holds the lock of the store.
     #[error("{path}: another program is rewriting this store; try again when it has ended", path = .0.display())]
     Locked(PathBuf),
+    /// The caller stopped a scan.
+    #[error("stopped")]
+    Stopped,
     /// A URL doesn't name a bucket.
     #[error("'{0}' isn't a bucket: write s3://BUCKET or s3://BUCKET/PREFIX")]
     #[cfg(feature = "s3")]

@@ -83,6 +83,12 @@ impl LabelFilter {
         self.label.as_deref().unwrap_or(self.column.name())
     }
 
+    /// Returns whether a label with this value fulfils the condition.
+    #[must_use]
+    pub fn is_met_by(&self, value: Option<&str>) -> bool {
+        self.test.keeps(value)
+    }
+
     pub(crate) fn column(&self) -> SampleColumn {
         self.column
     }

@@ -11,6 +11,7 @@ use crate::filter::Query;
 use crate::folder::Folder;
 use crate::listing::{FolderFile, list_current};
 use crate::name::FileName;
+use crate::progress::ScanProgress;
 use crate::publication::encoding_error;
 use crate::scan::{SampleBatch, may_match, scan_group};
 use crate::schema::{SAMPLES, SampleColumn, TableDefinition};
@@ -23,6 +24,7 @@ const ATTEMPTS: usize = 8;
 pub struct StoreReader {
     folder: Folder,
     threads: usize,
+    progress: Arc<ScanProgress>,
 }
 
 /// Rows that wait to be scanned.
@@ -40,12 +42,13 @@ enum ScanTask {
     Group(Arc<TableFile>, usize),
 }
 
-struct SharedQueue {
+struct SharedQueue<'a> {
     queue: Mutex<ScanQueue>,
     changed: Condvar,
+    progress: &'a ScanProgress,
 }
 
-impl SharedQueue {
+impl SharedQueue<'_> {
     fn lock(&self) -> MutexGuard<'_, ScanQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,11 +60,18 @@ impl SharedQueue {
             if queue.error.is_some() {
                 return None;
             }
+            if self.progress.is_stopped() {
+                queue.error = Some(StoreError::Stopped);
+                self.changed.notify_all();
+                return None;
+            }
             if let Some((file, group)) = queue.groups.pop() {
+                self.progress.count_read();
                 return Some(ScanTask::Group(file, group));
             }
             if let Some(path) = queue.files.pop_front() {
                 queue.opening += 1;
+                self.progress.count_read();
                 return Some(ScanTask::File(path));
             }
             if queue.opening == 0 {
@@ -76,7 +86,10 @@ impl SharedQueue {
         let mut queue = self.lock();
         queue.opening -= 1;
         match result {
-            Ok(groups) => queue.groups.extend(groups),
+            Ok(groups) => {
+                self.progress.add_parts(groups.len());
+                queue.groups.extend(groups);
+            }
             Err(error) => queue.error = Some(error),
         }
         self.changed.notify_all();
@@ -96,7 +109,13 @@ impl StoreReader {
     pub fn open(path: &Path, threads: usize) -> Result<Self, StoreError> {
         std::fs::read_dir(path).map_err(crate::folder::file_error(path))?;
         let folder = Folder::new(path.to_owned(), false, None);
-        Ok(Self { folder, threads: threads.max(1) })
+        Ok(Self { folder, threads: threads.max(1), progress: Arc::default() })
+    }
+
+    /// Tells this how far scans of samples have come, and lets it stop them.
+    #[must_use]
+    pub fn with_progress(self, progress: Arc<ScanProgress>) -> Self {
+        Self { progress, ..self }
     }
 
     pub(crate) fn folder(&self) -> &Folder {
@@ -128,7 +147,7 @@ impl StoreReader {
     /// has a sink of its own, made by `sink`; `each` adds a batch to it. Returns the sinks.
     ///
     /// # Errors
-    /// Fails if a folder or a file can't be read.
+    /// Fails if a folder or a file can't be read, and if the scan was stopped.
     pub fn scan<S: Send>(
         &self,
         query: &Query,
@@ -150,9 +169,11 @@ impl StoreReader {
         sink: &(impl Fn() -> S + Sync),
         each: &(impl Fn(&mut S, &SampleBatch<'_>) + Sync),
     ) -> Result<Vec<S>, StoreError> {
-        let files = files.into_iter().map(|file| file.path).collect();
+        let files: VecDeque<PathBuf> = files.into_iter().map(|file| file.path).collect();
+        self.progress.add_parts(files.len());
         let queue = ScanQueue { files, ..ScanQueue::default() };
-        let shared = SharedQueue { queue: queue.into(), changed: Condvar::new() };
+        let shared =
+            SharedQueue { queue: queue.into(), changed: Condvar::new(), progress: &self.progress };
         let work = || {
             let mut sink = sink();
             if let Err(error) = scan_tasks(&shared, query, wanted, |batch| each(&mut sink, batch)) {
@@ -191,7 +212,7 @@ pub(crate) fn again<T>(mut read: impl FnMut() -> Result<T, StoreError>) -> Resul
 
 /// Takes tasks until none is left.
 fn scan_tasks(
-    shared: &SharedQueue,
+    shared: &SharedQueue<'_>,
     query: &Query,
     wanted: &[SampleColumn],
     mut each: impl FnMut(&SampleBatch<'_>),

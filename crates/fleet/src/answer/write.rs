@@ -7,7 +7,7 @@ use crate::answer::{Answer, Cell};
 use crate::time::rfc3339;
 
 /// Version of the JSON documents. It rises when a name is removed or changes its meaning.
-pub(super) const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 
 /// Shown in tables where there is no value.
 const MISSING: &str = "-";
@@ -58,6 +58,12 @@ impl Answer {
     /// Returns the answer as a JSON document.
     #[must_use]
     pub fn to_json(&self) -> String {
+        format!("{:#}\n", self.document())
+    }
+
+    /// Returns the answer as a value of JSON.
+    #[must_use]
+    pub fn document(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let cells = self.columns.iter().zip(row);
             Value::Object(
@@ -66,13 +72,12 @@ impl Answer {
                     .collect::<Map<_, _>>(),
             )
         });
-        let document = json!({
+        json!({
             "version": VERSION,
             "question": self.question,
             "rows": rows.collect::<Vec<_>>(),
             "remarks": self.remarks,
-        });
-        format!("{document:#}\n")
+        })
     }
 
     /// Returns the table as CSV, with a line of names.
@@ -94,7 +99,7 @@ impl Answer {
 }
 
 impl Cell {
-    pub(super) fn to_text(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
             Self::Missing => MISSING.to_owned(),
             Self::Text(text) => printable(text),
@@ -141,7 +146,7 @@ fn duration(ns: i64) -> String {
 }
 
 /// Escapes characters that could change a terminal or leave the line.
-pub(super) fn printable(text: &str) -> String {
+fn printable(text: &str) -> String {
     let escaped = text.chars().map(|letter| match letter {
         letter if is_unsafe(letter) => letter.escape_default().to_string(),
         letter => letter.to_string(),

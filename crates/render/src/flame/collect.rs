@@ -74,6 +74,20 @@ impl Collector {
         self.rows.is_empty()
     }
 
+    /// Returns the time of the first sample, the length of a slice, both in nanoseconds, and the
+    /// number of slices; `None` without times.
+    #[must_use]
+    pub fn times(&self) -> Option<(u64, u64, u32)> {
+        self.slices.first_ns.map(|first_ns| (first_ns, self.slices.width_ns, self.slices.count))
+    }
+
+    /// Returns the samples of some rows.
+    #[must_use]
+    pub fn filtered(&self, is_kept: impl Fn(&SliceRow) -> bool) -> Self {
+        let rows = self.sliced().zip(&self.rows).filter(|(row, _)| is_kept(row));
+        Self { rows: rows.map(|(_, (key, weight))| (*key, *weight)).collect(), ..self.clone() }
+    }
+
     /// Iterates over the sums as rows of a profile, with their slices.
     pub fn sliced(&self) -> impl Iterator<Item = SliceRow> {
         self.rows.iter().map(|(key, weight)| {

@@ -19,7 +19,7 @@ mod tree;
 pub use collect::Collector;
 pub use compared::ComparedNode;
 pub use graph::Graph;
-pub use page::{PAGE_BYTES, page};
+pub use page::{PAGE_BYTES, PAGE_STYLE, page};
 pub use roots::FlameRoot;
 pub use svg::svg;
 

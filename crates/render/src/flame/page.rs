@@ -18,7 +18,10 @@ const MIN_SLICES: u32 = 64;
 const NARROW: f64 = 1.0 / (20.0 * 2000.0);
 
 const PAGE: &str = include_str!("page/page.html");
-const CSS: &str = include_str!("page/page.css");
+
+/// The page's style, which other pages with the same controls use too.
+pub const PAGE_STYLE: &str = include_str!("page/page.css");
+
 const SCRIPTS: [&str; 6] = [
     include_str!("page/data.js"),
     include_str!("page/tree.js"),
@@ -118,7 +121,7 @@ pub fn page(
         match name {
             "NONCE" => out.write_all(nonce.as_bytes())?,
             "TITLE" => out.write_all(super::svg::escaped(&style.title).as_bytes())?,
-            "STYLE" => out.write_all(CSS.as_bytes())?,
+            "STYLE" => out.write_all(PAGE_STYLE.as_bytes())?,
             "DATA" => out.write_all(data.as_bytes())?,
             _ => SCRIPTS.iter().try_for_each(|script| out.write_all(script.as_bytes()))?,
         }

@@ -2,16 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use tare_format::abi::bindings::{
-    PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK, PERF_TYPE_SOFTWARE,
-};
-use tare_format::file::Description;
-use tare_format::file::features::{ARCH, CPUDESC, HOSTNAME, OSRELEASE};
 use tare_format::ledger::Ledger;
 use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
-use tare_render::{CpuSwitch, RecordingOrigin, RecordingSummary, SampleSink, Unit};
+use tare_render::{CpuSwitch, RecordingOrigin, RecordingSummary, SampleSink};
 use tare_replay::{
     CodeDetail, Machine, OwnThreads, ProfileOptions, ProfileSink, ProfileSummary, Replay,
     ReplayOptions, Replayed, SampleFilter, Sink,
@@ -106,7 +101,7 @@ pub(crate) fn replay(
         return Err(no_samples(samples, &profile).into());
     }
     let recorded_ns = ledger.as_ref().map(|ledger| ledger.recorded_ns);
-    Ok(Read { profile, ledger, session: session(&summary.description), recorded_ns })
+    Ok(Read { profile, ledger, session: RecordingOrigin::new(&summary.description), recorded_ns })
 }
 
 /// Hands the selected samples of a store to `sink`: one for all that are alike, in the whole store
@@ -135,7 +130,7 @@ fn replay_stored(
         return Err(no_samples(samples, &profile).into());
     }
     let recorded_ns = by_window.then_some(recorded_ns);
-    Ok(Read { profile, ledger, session: session(&description), recorded_ns })
+    Ok(Read { profile, ledger, session: RecordingOrigin::new(&description), recorded_ns })
 }
 
 /// Filters samples, locates their code, and hands them on.
@@ -279,31 +274,4 @@ fn no_samples(samples: &SampleSelection, profile: &Profile) -> Refusal {
         format!("{name}: there are no samples, or none that was asked for; {losses}")
     };
     Refusal { exit: Exit::Failure, message }
-}
-
-/// Returns the origin of a recording: machine, command line, units of events.
-fn session(description: &Description) -> RecordingOrigin {
-    let features = description.features();
-    let text = |feature| features.text(feature).ok().map(|text| printable(text).into_owned());
-    let words = features.cmdline().unwrap_or_default();
-    let is_clock = |config| {
-        [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from).contains(&config)
-    };
-    let unit = |event: &tare_format::file::RecordedEvent| {
-        let is_software = event.attr.kind == PERF_TYPE_SOFTWARE;
-        let is_time = is_clock(event.attr.config)
-            || event.attr.config == u64::from(PERF_COUNT_SW_BPF_OUTPUT)
-                && event.name.as_deref() == Some(OFF_CPU.as_bytes());
-        if is_software && is_time { Unit::Nanoseconds } else { Unit::Count }
-    };
-    RecordingOrigin {
-        tool: concat!("tare ", env!("CARGO_PKG_VERSION")).to_owned(),
-        command_line: words.into_iter().map(|word| printable(word).into_owned()).collect(),
-        hostname: text(HOSTNAME),
-        os_release: text(OSRELEASE),
-        arch: text(ARCH),
-        cpu: text(CPUDESC),
-        units: description.events().iter().map(unit).collect(),
-        clock: features.clock_data().ok(),
-    }
 }

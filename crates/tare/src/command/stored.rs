@@ -18,7 +18,7 @@ pub(crate) fn summarize(stored: &StoredSamples) -> anyhow::Result<ProfileSummary
 /// Reads the samples of a store, window by window or summed up.
 pub(crate) fn read(stored: &StoredSamples, by_window: bool) -> anyhow::Result<StoredRows> {
     let StoredSamples { store, query, .. } = stored;
-    let samples = tare_agent::read_samples(store, query, by_window)?;
+    let samples = tare_agent::read_samples(&StoreReader::open(store, 2)?, query, by_window)?;
     Ok(samples.ok_or_else(|| no_samples(stored))?)
 }
 

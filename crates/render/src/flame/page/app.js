@@ -291,6 +291,9 @@ function onControls() {
 }
 
 $("title").textContent = data.title;
+// Another page may show this one in a frame, with a title and a range of time of its own.
+document.body.classList.toggle("framed", window !== window.parent);
+$("strip").hidden = window !== window.parent && data.slices.count < 2;
 for (const [key, what] of KEYS) {
   element("dt", key, $("keys"));
   element("dd", what, $("keys"));
