@@ -1,5 +1,6 @@
 """A page in headless Chromium, driven by the DevTools protocol over two pipes."""
 
+import base64
 import contextlib
 import json
 import os
@@ -22,14 +23,25 @@ class Page:
         self.process = subprocess.Popen(["sh", "-c", line], pass_fds=[to_child, from_child], **quiet)
         os.close(to_child)
         os.close(from_child)
-        self.number, self.session, self.rest = 0, None, b""
+        self.number, self.session, self.rest, self.events = 0, None, b"", []
         targets = self.call("Target.getTargets")["targetInfos"]
         target = next(target for target in targets if target["type"] == "page")
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self.session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.resize(width, height)
+        self.call("Page.navigate", url=url)
+
+    def resize(self, width, height):
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Page.navigate", url=url)
+
+    def scheme(self, scheme):
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def screenshot(self, path):
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
     def call(self, method, **params):
         self.number += 1
@@ -49,6 +61,7 @@ class Page:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
+            self.events.append(answer)
 
     def js(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -66,10 +79,13 @@ class Page:
                 raise RuntimeError(f"in vain: {expression}; the page says {self.js('document.body.innerText')!r}")
             time.sleep(0.1)
 
-    def key(self, key):
+    def key(self, key, modifiers=0):
+        """Presses a key: one with a text, or Tab, Enter, Escape, ArrowLeft and so on."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        name = {"windowsVirtualKeyCode": codes[key], "code": key} if key in codes else {"code": f"Digit{key}"}
         for kind in ("keyDown", "keyUp"):
-            text = key if kind == "keyDown" else ""
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=f"Digit{key}", text=text)
+            text = {"Enter": "\r"}.get(key, "" if key in codes else key) if kind == "keyDown" else ""
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text, modifiers=modifiers, **name)
 
     def close(self):
         # The children of a killed browser may still write into the folder while it is removed.

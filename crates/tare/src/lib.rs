@@ -33,6 +33,8 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: TareCommand::Store(raw) }) => command::store::run(*raw.0),
         #[cfg(feature = "agent")]
         Ok(Tare { command: TareCommand::Fleet(raw) }) => command::fleet::run(*raw.0),
+        #[cfg(feature = "serve")]
+        Ok(Tare { command: TareCommand::Serve(raw) }) => command::serve::run(*raw.0),
         Ok(Tare { command: TareCommand::Archive(raw) }) => command::archive::run(*raw.0),
         Ok(Tare { command: TareCommand::Script(raw) }) => command::script::run(&raw),
         Ok(Tare { command: TareCommand::List(raw) }) => command::list::run(&raw),

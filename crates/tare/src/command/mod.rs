@@ -32,6 +32,8 @@ pub(crate) mod report;
 mod samples;
 pub(crate) mod sched;
 pub(crate) mod script;
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
 pub(crate) mod stat;
 #[cfg(feature = "agent")]
 pub(crate) mod store;

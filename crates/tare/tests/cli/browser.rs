@@ -20,6 +20,8 @@ pub(crate) struct Browser {
     session: Option<String>,
     /// Events that arrived while waiting for an answer.
     told: Vec<Value>,
+    /// The start of the site's URLs.
+    site: String,
     folder: tempfile::TempDir,
 }
 
@@ -27,6 +29,11 @@ impl Browser {
     /// Opens a page and waits until it is ready. Without Chromium, prints the reason and returns
     /// `None`.
     pub(crate) fn open(page: &Path, scheme: &str) -> Option<Self> {
+        Self::visit(&format!("file://{}", page.display()), "file", scheme)
+    }
+
+    /// Opens a page of a site, whose own requests aren't complaints.
+    pub(crate) fn visit(url: &str, site: &str, scheme: &str) -> Option<Self> {
         if !Command::new("chromium").arg("--version").output().is_ok_and(|out| out.status.success())
         {
             println!("skipped: there is no Chromium here (Debian's package: chromium)");
@@ -51,7 +58,8 @@ impl Browser {
         let number = 0;
         let session = None;
         let told = Vec::new();
-        let mut browser = Self { child, commands, answers, number, session, told, folder };
+        let site = site.to_owned();
+        let mut browser = Self { child, commands, answers, number, session, told, site, folder };
         let targets = browser.call("Target.getTargets", &json!({}));
         let is_page = |target: &&Value| target["type"] == "page";
         let target = targets["targetInfos"].as_array().unwrap().iter().find(is_page).unwrap();
@@ -66,12 +74,12 @@ impl Browser {
         let scheme = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         browser.call("Emulation.setEmulatedMedia", &scheme);
         let begin = Instant::now();
-        browser.call("Page.navigate", &json!({"url": format!("file://{}", page.display())}));
+        browser.call("Page.navigate", &json!({"url": url}));
         while browser.js("document.body ? document.body.dataset.ready : null") != "yes" {
             assert!(begin.elapsed() < Duration::from_secs(60), "the page is never ready");
             std::thread::sleep(Duration::from_millis(10));
         }
-        println!("{} was ready after {:?}", page.display(), begin.elapsed());
+        println!("{url} was ready after {:?}", begin.elapsed());
         Some(browser)
     }
 
@@ -145,9 +153,11 @@ impl Browser {
         self.js("new Promise((done) => setTimeout(done, 50))");
         let methods = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
         let is_one = |told: &&Value| {
+            let url = told["params"]["request"]["url"].as_str().unwrap_or_default();
             let is_request = told["method"] == "Network.requestWillBeSent"
-                && told["params"]["type"] != "Document"
-                && !told["params"]["request"]["url"].as_str().unwrap().starts_with("data:");
+                && (told["params"]["type"] != "Document" || !url.starts_with(&self.site))
+                && !(url.starts_with("data:")
+                    || self.site != "file" && url.starts_with(&self.site));
             is_request || methods.iter().any(|method| told["method"] == *method)
         };
         self.told.iter().filter(is_one).map(Value::to_string).collect()

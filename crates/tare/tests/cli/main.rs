@@ -87,6 +87,8 @@ mod sched;
 mod script;
 mod script_lbr;
 mod script_tracepoints;
+#[cfg(feature = "serve")]
+mod serve;
 mod stat;
 mod stat_attr;
 mod stat_cgroup;

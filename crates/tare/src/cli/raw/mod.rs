@@ -44,6 +44,8 @@ mod samples;
 mod sched;
 mod schedule;
 mod script;
+#[cfg(feature = "serve")]
+mod serve;
 mod stat;
 #[cfg(feature = "agent")]
 mod store;
@@ -95,6 +97,8 @@ pub use samples::SampleArgs;
 pub use sched::{SchedArgs, SchedSort};
 pub use schedule::{ControlArgs, TimeoutArgs};
 pub use script::{MAX_STACK, ScriptArgs};
+#[cfg(feature = "serve")]
+pub use serve::ServeArgs;
 pub use stat::{DEFAULT_EVENTS, StatArgs};
 #[cfg(feature = "agent")]
 pub use store::{StoreAction, StoreCommandArgs};
@@ -177,6 +181,10 @@ pub enum TareCommand {
     #[cfg(feature = "agent")]
     #[command(args_override_self = true)]
     Fleet(Deferred<FleetArgs>),
+    /// Serve a web page on a store or a recording, for this user.
+    #[cfg(feature = "serve")]
+    #[command(args_override_self = true)]
+    Serve(Deferred<ServeArgs>),
     /// Show functions instruction by instruction, with the weight of their samples.
     #[command(args_override_self = true)]
     Annotate(Deferred<AnnotateArgs>),

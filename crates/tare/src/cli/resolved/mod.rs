@@ -21,6 +21,8 @@ pub(crate) mod samples;
 pub(crate) mod sched;
 pub mod schedule;
 pub(crate) mod script;
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
 mod size;
 pub mod stat;
 #[cfg(feature = "agent")]
