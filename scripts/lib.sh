@@ -97,8 +97,8 @@ need_samply() {
     type -P samply >/dev/null || { say "building samply" && cargo install --quiet --locked --root target/peers samply@0.13.1; }
 }
 
-# build_static TARGET [PROFILE [OPTION…]]: builds tare as one static file. Profiles: demo and release (cheap to build), dist (distributed and
-# measured), profiling (dist with debug info).
+# build_static TARGET [PROFILE [FEATURES]]: builds tare as one static file, with all features unless others are named. Profiles: demo and
+# release (cheap to build), dist (distributed and measured), profiling (dist with debug info).
 build_static() {
     local profile=${2:-release} folder=target
     if [ "$profile" = dist ]; then folder=$distributed; fi
@@ -112,7 +112,7 @@ build_static() {
     # A relative path: cargo links in the workspace's folder, and an absolute one would change the hash in every symbol's name.
     if [ "$1" = "$host" ] && [[ $profile != @(release|demo) ]]; then flags+=(-C linker=crates/tare/ordered-cc); fi
     CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}") CFLAGS=$names \
-        cargo build --quiet --locked --profile "$profile" --target-dir "$folder" --target "$1" -p tare-perf "${@:3}"
+        cargo build --quiet --locked --profile "$profile" --target-dir "$folder" --target "$1" -p tare-perf --no-default-features --features "${3-full}"
 }
 
 # temporary_folder: makes the folder $temporary, removed when the script ends.

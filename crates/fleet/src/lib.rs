@@ -10,13 +10,14 @@ mod rows;
 mod sql;
 mod time;
 
-pub use answer::{Answer, AnswerColumn, Cell};
+pub use answer::{Answer, AnswerColumn, AnswerFormat, Cell, FlameGraph, Reply};
 pub use condition::{Condition, Test};
 pub use engine::{
-    BuiltIn, DuckDb, DuckDbProgram, Engine, ResourceLimits, RunControl, StoreFiles, TrendOptions,
-    TrendSeries, Trends,
+    Access, BuiltIn, ClickHouse, DuckDb, DuckDbProgram, Engine, EngineOptions, LineSink,
+    ResourceLimits, RunControl, Secret, Spark, SqlEngine, StoreFiles, TrendOptions, TrendSeries,
+    Trends, Trino,
 };
 pub use error::FleetError;
 pub use question::{Grouping, LossLimits, Question, Request, Selection};
-pub use rows::{ColumnType, JsonRowSink, Part, RowColumn, RowSink, RowValue};
+pub use rows::{ColumnType, JsonRowSink, Part, PartSink, RowColumn, RowValue};
 pub use sql::{Dialect, Tables, definitions, statement, statements};

@@ -112,6 +112,11 @@ pub enum Question {
         /// The second selection.
         versus: Selection,
     },
+    /// Where is the time, by call chain?
+    Flame {
+        /// A label, next to the root.
+        by: Grouping,
+    },
     /// What does this SQL give? The built-in engine can't say.
     Sql {
         /// A select statement.
@@ -135,6 +140,7 @@ impl Question {
             Self::Nameless => "nameless",
             Self::Search { .. } => "search",
             Self::Diff { .. } => "diff",
+            Self::Flame { .. } => "flame",
             Self::Regressions { .. } => "regressions",
             Self::Sql { .. } => "sql",
         }
@@ -147,8 +153,9 @@ impl Question {
             Self::Top { .. } | Self::Diff { .. } => &[Part::Sums],
             Self::Losses { .. } => &[Part::Hosts],
             Self::Nameless => &[Part::Builds],
-            Self::Search { .. } => &[Part::Functions, Part::Callers, Part::Times],
+            Self::Search { .. } => &[Part::Times, Part::Callers, Part::Functions],
             Self::Regressions { .. } => &[Part::Rates],
+            Self::Flame { .. } => &[Part::Stacks, Part::Frames],
             Self::Sql { .. } => &[],
         }
     }

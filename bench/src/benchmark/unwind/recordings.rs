@@ -71,7 +71,7 @@ fn record(
 
 /// Builds tare without optimization and with all debug info. The first build takes minutes.
 fn debug_tare() -> anyhow::Result<PathBuf> {
-    let line = "env CARGO_PROFILE_DEV_DEBUG=full cargo build --quiet -p tare-perf \
+    let line = "env CARGO_PROFILE_DEV_DEBUG=full cargo build --quiet -p tare-perf --features full \
                 --target-dir target/full-debug --message-format json-render-diagnostics";
     let done = succeed(&line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>())?;
     let messages = done.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -6,7 +6,6 @@ use crate::answer::{Answer, Cell, column, share, weight};
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::{Grouping, Request};
-use crate::rows::Part;
 
 /// What is compared.
 pub(super) struct DiffOptions {
@@ -31,7 +30,7 @@ pub(super) fn ask(
     let is_total = compared.with_total && compared.by.has_callers();
     let mut groups: BTreeMap<(String, Option<String>), Sides> = BTreeMap::new();
     for (side, request) in requests.into_iter().enumerate() {
-        engine.rows(request, Part::Sums, control, &mut |row| {
+        engine.rows(request, control, &mut |_, row| {
             let event = row[0].text().unwrap_or_default().to_owned();
             let sum = row[if is_total { 4 } else { 3 }].int();
             let group = groups.entry((event, row[1].text().map(str::to_owned))).or_default();

@@ -4,7 +4,6 @@ use crate::answer::{Answer, Cell, column, share};
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::{LossLimits, Request};
-use crate::rows::Part;
 use crate::time::rfc3339;
 
 /// A host's sums.
@@ -41,7 +40,7 @@ pub(super) fn ask(
 ) -> Result<Answer, FleetError> {
     refuse_labels(request)?;
     let mut hosts = Vec::new();
-    engine.rows(request, Part::Hosts, control, &mut |row| {
+    engine.rows(request, control, &mut |_, row| {
         let int = |at: usize| row[at].int();
         hosts.push(HostRow {
             host: row[0].text().unwrap_or_default().to_owned(),

@@ -1,6 +1,7 @@
 //! Rows -> answers. Everything here is shared by all engines: shares, checks, orders and wording.
 
 mod diff;
+mod flame;
 mod losses;
 mod nameless;
 mod regressions;
@@ -10,10 +11,13 @@ mod top;
 mod write;
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::{Question, Request};
+
+pub use flame::FlameGraph;
 
 /// A value of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,10 +95,69 @@ impl Answer {
                 let versus = versus.as_ref().map(|versus| request.about(versus));
                 regressions::ask(request, versus.as_ref(), engine, control)
             }
+            Question::Flame { .. } => {
+                Err(FleetError::Question("flame isn't answered by a table".to_owned()))
+            }
             Question::Sql { text } => sql::ask(request, text, engine, control),
             Question::Nameless => nameless::ask(request, engine, control),
             Question::Search { cost_per_core_hour, .. } => {
                 search::ask(request, *cost_per_core_hour, engine, control)
+            }
+        }
+    }
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFormat {
+    /// Tables, or a tree.
+    Text,
+    /// A JSON document.
+    Json,
+    /// Comma-separated values.
+    Csv,
+    /// The page of a flame graph.
+    Page,
+}
+
+/// What a question is answered with.
+pub enum Reply {
+    /// A table.
+    Table(Answer),
+    /// Call chains.
+    Flame(FlameGraph),
+}
+
+impl Reply {
+    /// Asks an engine.
+    ///
+    /// # Errors
+    /// Fails as [`Answer::ask`] does.
+    pub fn ask(
+        request: &Request,
+        engine: &dyn Engine,
+        control: &RunControl<'_>,
+    ) -> Result<Self, FleetError> {
+        match &request.question {
+            Question::Flame { by } => {
+                FlameGraph::ask(request, *by, engine, control).map(Self::Flame)
+            }
+            _ => Answer::ask(request, engine, control).map(Self::Table),
+        }
+    }
+
+    /// Writes the answer.
+    ///
+    /// # Errors
+    /// Fails if `out` can't be written, and if a table is to be a page.
+    pub fn write(&self, format: AnswerFormat, out: &mut dyn Write) -> io::Result<()> {
+        match (self, format) {
+            (Self::Flame(graph), format) => graph.write(format, out),
+            (Self::Table(answer), AnswerFormat::Text) => out.write_all(answer.to_text().as_bytes()),
+            (Self::Table(answer), AnswerFormat::Json) => out.write_all(answer.to_json().as_bytes()),
+            (Self::Table(answer), AnswerFormat::Csv) => out.write_all(answer.to_csv().as_bytes()),
+            (Self::Table(_), AnswerFormat::Page) => {
+                Err(io::Error::other("only flame draws a page: give another name than .html"))
             }
         }
     }

@@ -4,7 +4,6 @@ use crate::answer::{Answer, Cell, column, share, weight};
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::Request;
-use crate::rows::Part;
 
 pub(super) fn ask(
     request: &Request,
@@ -21,7 +20,7 @@ pub(super) fn ask(
         column("remedy", "what would name it"),
     ];
     let mut rows = Vec::new();
-    engine.rows(request, Part::Builds, control, &mut |row| {
+    engine.rows(request, control, &mut |_, row| {
         let event = row[0].text().unwrap_or_default();
         let [build_id, module] = [1, 2].map(|at| row[at].text());
         let [own, total, all] = [3, 4, 5].map(|at| row[at].int());

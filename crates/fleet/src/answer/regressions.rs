@@ -15,7 +15,7 @@ use crate::answer::{Answer, AnswerColumn, Cell, column, is_time};
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::Request;
-use crate::rows::{Part, RowValue};
+use crate::rows::RowValue;
 
 /// Chance of any false alarm in an answer.
 const FAMILY_LEVEL: f64 = 0.01;
@@ -119,7 +119,7 @@ fn read(
     control: &RunControl<'_>,
 ) -> Result<Versions, FleetError> {
     let mut versions = Versions::new();
-    engine.rows(request, Part::Rates, control, &mut |row| {
+    engine.rows(request, control, &mut |_, row| {
         let text = |value: RowValue<'_>| value.text().map(str::to_owned);
         let [hour_us, covered, weight] = [4, 5, 6].map(|at| row[at].int());
         if covered <= 0 || weight < 0 {

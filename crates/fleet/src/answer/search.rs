@@ -23,13 +23,6 @@ pub(super) fn ask(
     engine: &dyn Engine,
     control: &RunControl<'_>,
 ) -> Result<Answer, FleetError> {
-    let mut times: BTreeMap<String, i64> = BTreeMap::new();
-    engine.rows(request, Part::Times, control, &mut |row| {
-        let length = row[2].int().saturating_sub(row[1].int());
-        times.insert(row[0].text().unwrap_or_default().to_owned(), length);
-        Ok(())
-    })?;
-    let callers = read_callers(request, engine, control)?;
     let mut columns = vec![
         column("event", "event"),
         column("total_share", "total"),
@@ -43,9 +36,21 @@ pub(super) fn ask(
         columns.insert(5, column("cost_per_month", "per month"));
     }
     let mut rows = Vec::new();
-    engine.rows(request, Part::Functions, control, &mut |row| {
+    let mut times: BTreeMap<String, i64> = BTreeMap::new();
+    let mut callers = Callers::new();
+    engine.rows(request, control, &mut |part, row| {
         let event = row[0].text().unwrap_or_default();
+        if part == Part::Times {
+            times.insert(event.to_owned(), row[2].int().saturating_sub(row[1].int()));
+            return Ok(());
+        }
         let name = row[1].text().unwrap_or_default();
+        let key = (event.to_owned(), name.to_owned());
+        if part == Part::Callers {
+            let caller = row[2].text().map(str::to_owned);
+            callers.entry(key).or_default().push((caller, row[3].int()));
+            return Ok(());
+        }
         let [own, total, all] = [3, 4, 5].map(|at| row[at].int());
         share(engine, own, total)?;
         let shown = FunctionRow {
@@ -56,7 +61,6 @@ pub(super) fn ask(
             price: cost_per_core_hour,
         };
         rows.push(shown.cells(engine, Some(own), total, None)?);
-        let key = (event.to_owned(), name.to_owned());
         for (caller, weight) in callers.get(&key).into_iter().flatten().take(CALLERS) {
             let caller = caller.clone().map_or(Cell::Missing, Cell::Text);
             share(engine, *weight, total)?;
@@ -69,21 +73,6 @@ pub(super) fn ask(
         remarks.push("no function matches".to_owned());
     }
     Ok(Answer { question: request.question.name(), columns, rows, remarks })
-}
-
-fn read_callers(
-    request: &Request,
-    engine: &dyn Engine,
-    control: &RunControl<'_>,
-) -> Result<Callers, FleetError> {
-    let mut callers = Callers::new();
-    engine.rows(request, Part::Callers, control, &mut |row| {
-        let [event, name] = [0, 1].map(|at| row[at].text().unwrap_or_default().to_owned());
-        let caller = row[2].text().map(str::to_owned);
-        callers.entry((event, name)).or_default().push((caller, row[3].int()));
-        Ok(())
-    })?;
-    Ok(callers)
 }
 
 /// A function of an event.

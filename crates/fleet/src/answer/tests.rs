@@ -2,7 +2,7 @@ use crate::answer::{Answer, Cell};
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::{Grouping, Question, Request, Selection};
-use crate::rows::{Part, RowSink, RowValue};
+use crate::rows::{PartSink, RowValue};
 
 /// A row with the columns of a part.
 type TestRow = Vec<RowValue<'static>>;
@@ -17,12 +17,12 @@ impl Engine for TestEngine {
 
     fn rows(
         &self,
-        _: &Request,
-        _: Part,
+        request: &Request,
         _: &RunControl<'_>,
-        each: &mut RowSink<'_>,
+        each: &mut PartSink<'_>,
     ) -> Result<(), FleetError> {
-        self.0.iter().try_for_each(|row| each(row))
+        let mut parts = request.question.parts().iter();
+        parts.try_for_each(|part| self.0.iter().try_for_each(|row| each(*part, row)))
     }
 }
 

@@ -4,7 +4,6 @@ use crate::answer::{Answer, Cell, column, share, weight};
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::{Grouping, Request};
-use crate::rows::Part;
 
 pub(super) fn ask(
     request: &Request,
@@ -26,7 +25,7 @@ pub(super) fn ask(
         columns.insert(3, column("total", "weight"));
     }
     let mut rows = Vec::new();
-    engine.rows(request, Part::Sums, control, &mut |row| {
+    engine.rows(request, control, &mut |_, row| {
         let event = row[0].text().unwrap_or_default();
         let [samples, own, total, all] = [2, 3, 4, 5].map(|at| row[at].int());
         let name = row[1].text().map_or(Cell::Missing, |name| Cell::Text(name.to_owned()));

@@ -7,7 +7,7 @@ use crate::answer::{Answer, Cell};
 use crate::time::rfc3339;
 
 /// Version of the JSON documents. It rises when a name is removed or changes its meaning.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// Shown in tables where there is no value.
 const MISSING: &str = "-";
@@ -99,7 +99,7 @@ impl Answer {
 }
 
 impl Cell {
-    fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         match self {
             Self::Missing => MISSING.to_owned(),
             Self::Text(text) => printable(text),
@@ -146,7 +146,7 @@ fn duration(ns: i64) -> String {
 }
 
 /// Escapes characters that could change a terminal or leave the line.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let escaped = text.chars().map(|letter| match letter {
         letter if is_unsafe(letter) => letter.escape_default().to_string(),
         letter => letter.to_string(),

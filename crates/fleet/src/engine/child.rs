@@ -1,23 +1,18 @@
-//! A program that reads SQL and prints a row per line, as JSON.
+//! A program that reads a question and prints a row per line, as JSON.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::de::DeserializeOwned;
 
-use crate::engine::RunControl;
+use crate::engine::lines::{LineSender, channel};
+use crate::engine::{LineSink, RunControl};
 use crate::error::FleetError;
 
-/// How often it is checked whether the answer is still wanted.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Lines that wait to be read.
-const QUEUED_LINES: usize = 1024;
+/// Starts a line on standard error that tells how far the program is.
+const PROGRESS: &str = "progress: ";
 
 /// Bytes of the program's messages that an error has.
 const MESSAGE_BYTES: usize = 4000;
@@ -35,9 +30,6 @@ impl Drop for EngineProcess {
         let _ = self.0.wait();
     }
 }
-
-/// Takes the lines of a program.
-pub(super) type LineSink<'a> = dyn FnMut(&str) -> Result<(), FleetError> + 'a;
 
 /// Runs a program with `input` as its standard input, and passes on its lines.
 pub(super) fn run(
@@ -60,9 +52,11 @@ pub(super) fn run(
     let input = input.to_owned();
     // A program that fails before it has read all of its input says why on stderr.
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
-    let messages = std::thread::spawn(move || read_messages(stderr));
-    let (lines, reader) = read_lines(stdout);
-    let passed = pass_lines(engine, &lines, control, each);
+    let (sender, lines) = channel();
+    let told = sender.clone();
+    let messages = std::thread::spawn(move || read_messages(stderr, &told));
+    let reader = read_lines(stdout, sender);
+    let passed = lines.pass(engine, control, each);
     if passed.is_err() {
         drop(lines);
         drop(process);
@@ -84,54 +78,31 @@ pub(super) fn run(
 }
 
 /// Reads lines on a thread.
-fn read_lines(stdout: ChildStdout) -> (Receiver<std::io::Result<String>>, JoinHandle<()>) {
-    let (sender, lines) = sync_channel(QUEUED_LINES);
-    let reader = std::thread::spawn(move || {
+fn read_lines(stdout: ChildStdout, sender: LineSender) -> JoinHandle<()> {
+    std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines() {
-            if sender.send(line).is_err() {
+            if !sender.send(line.map_err(|error| error.to_string())) {
                 return;
             }
         }
-    });
-    (lines, reader)
+    })
 }
 
-fn pass_lines(
-    engine: &'static str,
-    lines: &Receiver<std::io::Result<String>>,
-    control: &RunControl<'_>,
-    each: &mut LineSink<'_>,
-) -> Result<(), FleetError> {
-    loop {
-        control.check()?;
-        let line = match lines.recv_timeout(CHECK_INTERVAL) {
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Ok(line) => line,
-        };
-        let failed = |message| FleetError::Engine { engine, message };
-        let line = line.map_err(|error| failed(error.to_string()))?;
-        each(&line)?;
+/// Passes on the program's progress. Returns the last part of its other messages.
+fn read_messages(stderr: impl Read, told: &LineSender) -> String {
+    let mut messages = String::new();
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while let Ok(1..) = (&mut stderr).take(MESSAGE_BYTES as u64).read_until(b'\n', &mut line) {
+        let text = String::from_utf8_lossy(&line);
+        match text.strip_prefix(PROGRESS) {
+            Some(progress) => told.tell(progress.trim()),
+            None => messages.push_str(&text),
+        }
+        line.clear();
+        let excess = messages.len().saturating_sub(MESSAGE_BYTES);
+        let excess = (excess..=messages.len()).find(|at| messages.is_char_boundary(*at));
+        messages.drain(..excess.unwrap_or(0));
     }
-}
-
-/// Reads a line of JSON.
-pub(super) fn parse<T: DeserializeOwned>(
-    engine: &'static str,
-    line: &str,
-) -> Result<T, FleetError> {
-    serde_json::from_str(line)
-        .map_err(|error| FleetError::Engine { engine, message: format!("{error}: {line}") })
-}
-
-/// Returns the last part of the program's messages.
-fn read_messages(mut stderr: impl Read) -> String {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    while let Ok(read @ 1..) = stderr.read(&mut piece) {
-        bytes.extend_from_slice(&piece[..read]);
-        let excess = bytes.len().saturating_sub(MESSAGE_BYTES);
-        bytes.drain(..excess);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    messages
 }

@@ -3,20 +3,25 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::engine::child::{self, LineSink};
-use crate::engine::{Engine, ResourceLimits, RunControl, StoreFiles};
+use crate::engine::{LineSink, ResourceLimits, RunControl, SqlEngine, StoreFiles, child};
 use crate::error::FleetError;
-use crate::question::{Request, Selection};
-use crate::rows::{JsonRow, JsonRowSink, Part, RowSink, pass_json};
-use crate::sql::{selected_views, statement};
+use crate::question::Selection;
+use crate::sql::{Dialect, Tables};
 
-/// Runs the text on standard input.
+/// Runs the text on standard input, and prints its progress.
 const SCRIPT: &str = "
-import sys
+import sys, threading, time
 try: import duckdb
 except ImportError:
     sys.exit(f'{sys.executable} lacks the package duckdb; --engine duckdb=PROGRAM names another')
-try: duckdb.connect().execute(sys.stdin.read())
+connection = duckdb.connect()
+def report():
+    while True:
+        time.sleep(0.5)
+        share = connection.query_progress()
+        if share >= 0: print(f'progress: {share:.0f}%', file=sys.stderr, flush=True)
+threading.Thread(target=report, daemon=True).start()
+try: connection.execute(sys.stdin.read())
 except duckdb.Error as error: sys.exit(str(error))
 ";
 
@@ -56,63 +61,42 @@ impl DuckDb {
         }
     }
 
-    /// Runs a select statement after others.
-    fn run(
+    fn settings(&self) -> String {
+        let threads = self.limits.threads.map(|threads| format!("set threads = {threads};\n"));
+        let memory = self.limits.memory_bytes;
+        let memory = memory.map(|bytes| format!("set memory_limit = '{bytes}B';\n"));
+        // Printed, a progress bar would be on standard output, among the rows.
+        let quiet = match self.program {
+            DuckDbProgram::CommandLine(_) => "set enable_progress_bar = false;\n",
+            DuckDbProgram::Python(_) => {
+                "set enable_progress_bar = true;\nset enable_progress_bar_print = false;\n"
+            }
+        };
+        [Some(quiet.to_owned()), threads, memory].into_iter().flatten().collect()
+    }
+}
+
+impl SqlEngine for DuckDb {
+    fn engine_name(&self) -> &'static str {
+        "duckdb"
+    }
+
+    fn engine_dialect(&self) -> Dialect {
+        Dialect::DuckDb
+    }
+
+    fn tables(&self, selection: &Selection) -> Result<Tables, FleetError> {
+        self.store.tables(Dialect::DuckDb, selection)
+    }
+
+    fn select(
         &self,
-        before: &str,
         text: &str,
         control: &RunControl<'_>,
         each: &mut LineSink<'_>,
     ) -> Result<(), FleetError> {
         let settings = self.settings();
-        let input =
-            format!("{settings}{before}copy (\n{text}\n) to '/dev/stdout' (format json);\n");
+        let input = format!("{settings}copy (\n{text}\n) to '/dev/stdout' (format json);\n");
         child::run("duckdb", self.command(), &input, control, each)
-    }
-
-    fn settings(&self) -> String {
-        let threads = self.limits.threads.map(|threads| format!("set threads = {threads};\n"));
-        let memory = self.limits.memory_bytes;
-        let memory = memory.map(|bytes| format!("set memory_limit = '{bytes}B';\n"));
-        // A progress bar would be on standard output, among the rows.
-        let quiet = Some("set enable_progress_bar = false;\n".to_owned());
-        [quiet, threads, memory].into_iter().flatten().collect()
-    }
-}
-
-impl Engine for DuckDb {
-    fn name(&self) -> &'static str {
-        "duckdb"
-    }
-
-    fn rows(
-        &self,
-        request: &Request,
-        part: Part,
-        control: &RunControl<'_>,
-        each: &mut RowSink<'_>,
-    ) -> Result<(), FleetError> {
-        let dialect = self.dialect();
-        let tables = self.store.tables(dialect, &request.selection)?;
-        let text = statement(request, part, dialect, &tables)?;
-        self.run("", &text, control, &mut |line| {
-            pass_json(self.name(), part.columns(), &child::parse(self.name(), line)?, each)
-        })
-    }
-
-    fn query(
-        &self,
-        selection: &Selection,
-        text: &str,
-        control: &RunControl<'_>,
-        each: &mut JsonRowSink<'_>,
-    ) -> Result<(), FleetError> {
-        let tables = self.store.tables(self.dialect(), selection)?;
-        let text = text.trim_end().trim_end_matches(';');
-        let views = selected_views(selection, self.dialect(), &tables)?;
-        self.run(&views, text, control, &mut |line| {
-            let JsonRow(row) = child::parse(self.name(), line)?;
-            each(row)
-        })
     }
 }

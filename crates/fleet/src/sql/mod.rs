@@ -29,11 +29,11 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables that [`definitions`] defines.
+    /// The tables that [`definitions`] defines, in a schema with this prefix, such as `tare.`.
     #[must_use]
-    pub fn defined() -> Self {
-        let [samples, frames, segments] = ["samples", "frames", "segments"].map(str::to_owned);
-        Self { samples, frames, segments }
+    pub fn defined(prefix: &str) -> Self {
+        let table = |name: &str| format!("{prefix}{name}");
+        Self { samples: table("samples"), frames: table("frames"), segments: table("segments") }
     }
 
     /// The tables as files: samples, frames, segments.
@@ -52,42 +52,47 @@ impl Tables {
     }
 }
 
+/// The best row of each frame.
+const BEST_FRAMES: &str = "select * from (\n  \
+    select *, row_number() over (partition by stack_id, depth\n    \
+    order by function nulls last, file nulls last, line nulls last, module nulls last\n  \
+    ) as place from all_frames\n) as placed where place = 1";
+
 /// Returns the statements that define a store's tables in an engine: samples, segments, all frames,
 /// and frames with the best row of each.
 ///
 /// # Errors
 /// Fails if the folder's path has characters that engines read as a pattern.
 pub fn definitions(dialect: Dialect, store: &Path) -> Result<String, FleetError> {
-    let table = |files| dialect.pattern(store, files);
-    Ok(views(&Tables {
-        samples: table("samples/*/*/*.parquet")?,
-        frames: table("frames/*/*.parquet")?,
-        segments: table("segments/*/*.parquet")?,
-    }))
+    let tables = [("samples", &SAMPLES), ("segments", &SEGMENTS), ("all_frames", &FRAMES)];
+    let mut text = String::new();
+    for (name, table) in tables {
+        text += &dialect.definition(name, table, store)?;
+    }
+    let temporary = if dialect == Dialect::Spark { "temporary " } else { "" };
+    Ok(format!("{text}create {temporary}view frames as {BEST_FRAMES};\n"))
 }
 
-/// Returns the statements that define tables whose samples are those of a selection.
-pub(crate) fn selected_views(
+/// Returns a select statement that begins with the tables it may name: the selection's samples,
+/// segments, all frames, and frames with the best row of each.
+pub(crate) fn free_statement(
     selection: &Selection,
     dialect: Dialect,
     tables: &Tables,
+    text: &str,
 ) -> Result<String, FleetError> {
-    let wanted = Writer { dialect, tables, selection }.samples_where()?;
-    Ok(views(&Tables { samples: format!("{}{wanted}", tables.samples), ..tables.clone() }))
-}
-
-/// Returns the statements that define these tables by their names.
-fn views(tables: &Tables) -> String {
     let Tables { samples, frames, segments } = tables;
-    let mut text = String::new();
-    for (name, files) in [("samples", samples), ("segments", segments), ("all_frames", frames)] {
-        text += &format!("create view {name} as select * from {files};\n");
-    }
-    text += "create view frames as select * from (\n  \
-             select *, row_number() over (partition by stack_id, depth\n    \
-             order by function nulls last, file nulls last, line nulls last, module nulls last\n  \
-             ) as place from all_frames\n) where place = 1;\n";
-    text
+    let wanted = Writer { dialect, tables, selection }.samples_where()?;
+    let text = text.trim().trim_end_matches(';');
+    // A statement has one list of common tables.
+    let own = text.get(..4).filter(|word| word.eq_ignore_ascii_case("with"));
+    let rest = own.and_then(|_| text[4..].strip_prefix(char::is_whitespace));
+    let rest = rest.map_or_else(|| format!("\n{text}"), |rest| format!(",\n{rest}"));
+    Ok(format!(
+        "with samples as (select * from {samples}{wanted}),\n\
+         segments as (select * from {segments}),\nall_frames as (select * from {frames}),\n\
+         frames as ({BEST_FRAMES}){rest}"
+    ))
 }
 
 /// Returns the statements of a question about the tables of [`definitions`].
@@ -98,7 +103,7 @@ pub fn statements(request: &Request, dialect: Dialect) -> Result<String, FleetEr
     if let Question::Sql { text } = &request.question {
         return Ok(format!("{};\n", text.trim_end().trim_end_matches(';')));
     }
-    let tables = Tables::defined();
+    let tables = Tables::defined("");
     let mut text = String::new();
     for request in request.selections() {
         for part in request.question.parts() {
@@ -112,9 +117,9 @@ pub fn statements(request: &Request, dialect: Dialect) -> Result<String, FleetEr
 fn empty_table(dialect: Dialect, table: &TableDefinition) -> String {
     let columns = table.columns.iter();
     let columns = columns.map(|column| {
-        format!("cast(null as {}) as \"{}\"", dialect.type_name(column.kind), column.name)
+        format!("cast(null as {}) as {}", dialect.type_name(column.kind), dialect.name(column.name))
     });
-    format!("(select {} where 1 = 0)", columns.collect::<Vec<_>>().join(", "))
+    format!("(select {} where 1 = 0) as no_files", columns.collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the text that asks an engine for a part of a question.
@@ -136,6 +141,8 @@ pub fn statement(
             Ok(ranked(&sql.groups(*by, *with_total)?, usize::MAX, *with_total))
         }
         (_, Part::Rates) => sql.rates(),
+        (Question::Flame { by }, Part::Stacks) => sql.labelled_stacks(*by),
+        (_, Part::Frames) => sql.stack_frames(),
         (Question::Search { pattern, .. }, Part::Functions) => {
             let function = Grouping::Column(SampleColumn::Function);
             Ok(ranked(&sql.totals(function, Some(pattern))?, usize::MAX, true))
@@ -171,7 +178,8 @@ impl Writer<'_> {
     fn samples_where(&self) -> Result<String, FleetError> {
         let Selection { since_us, until_us, conditions } = self.selection;
         let time = |text: &str, moment: Option<i64>| {
-            moment.map(|moment| format!("\"window\" {text} {}", self.dialect.moment(moment)))
+            let window = self.dialect.name("window");
+            moment.map(|moment| format!("{window} {text} {}", self.dialect.moment(moment)))
         };
         let mut all: Vec<String> =
             [time(">=", *since_us), time("<", *until_us)].into_iter().flatten().collect();
@@ -234,23 +242,18 @@ impl Writer<'_> {
     /// the weight of all samples. `places` has each name of a stack once.
     fn totals(&self, by: Grouping, pattern: Option<&str>) -> Result<String, FleetError> {
         let stacks = self.stacks()?;
-        let frames = &self.tables.frames;
-        // Which of the rows of a place is the best: docs/store.md.
         let (best, leafs) = if by == Grouping::Module {
             (
                 format!(
-                    "ranks as (\n  select stack_id, depth, module, row_number() over (\n    \
-                     partition by stack_id, depth order by function nulls last, \"file\" nulls last,\n    \
-                     line nulls last, module nulls last) as place\n  from {frames}\n  \
-                     where stack_id in (select stack_id from stacks)),\n\
-                     named as (select stack_id, depth, module as name from ranks where place = 1)"
+                    "{},\nnamed as (select stack_id, depth, module as name from ranks where place = 1)",
+                    self.ranks()
                 ),
-                "leafs as (\n  select s.event, s.stack_id, f.name, s.n, s.w\n  from stacks s\n  \
+                "leafs as (\n  select s.event as event, s.stack_id as stack_id, f.name as name, s.n as n, s.w as w\n  from stacks s\n  \
                  left join (select stack_id, name from named where depth = 0) f on f.stack_id = s.stack_id)",
             )
         } else {
             (
-                format!("named as (\n{})", self.named_functions(frames)),
+                format!("named as (\n{})", self.named_functions()),
                 "leafs as (select event, stack_id, leaf as name, n, w from stacks)",
             )
         };
@@ -264,42 +267,84 @@ impl Writer<'_> {
              stack_sums as (select event, stack_id, sum(w) as w from stacks group by event, stack_id),\n\
              places as (\n  select stack_id, name from named{filter}\n  union select stack_id, name from leafs{filter}),\n\
              parts as (\n  select event, name, n, w as own, 0 as below from leafs{filter}\n  union all\n  \
-             select s.event, p.name, 0 as n, 0 as own, s.w as below\n  \
+             select s.event as event, p.name as name, 0 as n, 0 as own, s.w as below\n  \
              from stack_sums s join places p on p.stack_id = s.stack_id),\n\
              part_sums as (\n  select event, name, cast(sum(n) as bigint) as sample_count,\n    \
              cast(sum(own) as bigint) as self_weight, cast(sum(below) as bigint) as total_weight\n  \
              from parts group by event, name),\n\
-             sums as (\n  select p.event, p.name, p.sample_count, p.self_weight, p.total_weight, e.event_weight\n  \
+             sums as (\n  select p.event as event, name, sample_count, self_weight, total_weight, event_weight\n  \
              from part_sums p join events e on e.event = p.event)"
         ))
     }
 
     /// The function of each place of the stacks, NULL if no file has a name. `min` takes the name
     /// that the view in docs/store.md prefers.
-    fn named_functions(&self, frames: &str) -> String {
+    fn named_functions(&self) -> String {
         format!(
-            "  select stack_id, depth, min(function) as name\n  from {frames}\n  \
-             where stack_id in (select stack_id from stacks)\n  group by stack_id, depth"
+            "  select stack_id, depth, min(function) as name\n  from {}\n  \
+             where stack_id in (select stack_id from stacks)\n  group by stack_id, depth",
+            self.tables.frames
         )
+    }
+
+    /// The common table `ranks`: in place 1, the best row of each frame of `stacks`. Which one
+    /// that is, docs/store.md says.
+    fn ranks(&self) -> String {
+        format!(
+            "ranks as (\n  select stack_id, depth, function, module, row_number() over (\n    \
+             partition by stack_id, depth order by function nulls last, {} nulls last,\n    \
+             line nulls last, module nulls last) as place\n  from {}\n  \
+             where stack_id in (select stack_id from stacks))",
+            self.dialect.name("file"),
+            self.tables.frames
+        )
+    }
+
+    /// Sums by label, reason and stack.
+    fn labelled_stacks(&self, by: Grouping) -> Result<String, FleetError> {
+        let Grouping::Column(column) = by else {
+            return Err(FleetError::Question(format!("flame: {} isn't a label", by.name())));
+        };
+        let column = column.name();
+        Ok(format!(
+            "select event, {column} as name, wait_reason, stack_id,\n  \
+             cast(sum(samples) as bigint) as sample_count, cast(sum(weight) as bigint) as self_weight\n\
+             from {}{}\ngroup by event, {column}, wait_reason, stack_id\n\
+             order by event, name nulls last, wait_reason nulls last, stack_id",
+            self.tables.samples,
+            self.samples_where()?
+        ))
+    }
+
+    /// The frames of all stacks.
+    fn stack_frames(&self) -> Result<String, FleetError> {
+        Ok(format!(
+            "with stacks as (\n  select distinct stack_id from {}{}),\n{}\n\
+             select stack_id, depth, function, module from ranks where place = 1\n\
+             order by stack_id, depth",
+            self.tables.samples,
+            self.samples_where()?,
+            self.ranks()
+        ))
     }
 
     fn callers(&self, pattern: &str) -> Result<String, FleetError> {
         let matches = self.dialect.matches("f.name", pattern)?;
         Ok(format!(
             "{},\nnamed as (\n{}),\n\
-             calls as (\n  select distinct f.stack_id, f.name, c.name as caller\n  from named f\n  \
+             calls as (\n  select distinct f.stack_id as stack_id, f.name as name, c.name as caller\n  from named f\n  \
              left join named c on c.stack_id = f.stack_id and c.depth = f.depth + 1\n  where {matches})\n\
-             select s.event, c.name, c.caller, cast(sum(s.w) as bigint) as total_weight\n\
+             select event, name, caller, cast(sum(w) as bigint) as total_weight\n\
              from stacks s join calls c on c.stack_id = s.stack_id\n\
-             group by s.event, c.name, c.caller\n\
+             group by event, name, caller\n\
              order by event, name, total_weight desc, caller nulls last",
             self.stacks()?,
-            self.named_functions(&self.tables.frames)
+            self.named_functions()
         ))
     }
 
     fn times(&self) -> Result<String, FleetError> {
-        let micros = self.dialect.micros("\"window\"");
+        let micros = self.dialect.micros(&self.dialect.name("window"));
         Ok(format!(
             "select event, cast(min({micros}) as bigint) as first_us,\n  \
              cast(max({micros} + window_us) as bigint) as last_us\n\
@@ -311,7 +356,7 @@ impl Writer<'_> {
 
     /// Weight by hour, and the length of the windows in which a service was sampled on a host.
     fn rates(&self) -> Result<String, FleetError> {
-        let micros = self.dialect.micros("\"window\"");
+        let micros = self.dialect.micros(&self.dialect.name("window"));
         Ok(format!(
             "with windows as (\n  select event, service, version, host, {micros} as start_us,\n    \
              max(window_us) as length_us, sum(weight) as w\n  from {}{}\n  \
@@ -337,12 +382,12 @@ impl Writer<'_> {
              builds as (\n  select stack_id, build_id, module, min(depth) as depth\n  from nameless\n  \
              group by stack_id, build_id, module),\n\
              events as (select event, cast(sum(w) as bigint) as event_weight from stacks group by event),\n\
-             parts as (\n  select s.event, b.build_id, b.module,\n    \
-             case when b.depth = 0 then s.w else 0 end as own, s.w\n  \
+             parts as (\n  select event, build_id, module,\n    \
+             case when depth = 0 then w else 0 end as own, w\n  \
              from stacks s join builds b on b.stack_id = s.stack_id),\n\
              sums as (\n  select event, build_id, module, cast(sum(own) as bigint) as self_weight,\n    \
              cast(sum(w) as bigint) as total_weight\n  from parts group by event, build_id, module)\n\
-             select s.event, s.build_id, s.module, s.self_weight, s.total_weight, e.event_weight\n\
+             select s.event as event, build_id, module, self_weight, total_weight, event_weight\n\
              from sums s join events e on e.event = s.event\n\
              order by event, total_weight desc, self_weight desc, build_id nulls last, module nulls last",
             self.stacks()?,
@@ -353,17 +398,18 @@ impl Writer<'_> {
     /// Sums of segments that overlap the times, by host.
     fn hosts(&self) -> Result<String, FleetError> {
         let Selection { since_us, until_us, conditions } = self.selection;
-        let time = |text: &str, moment: Option<i64>| {
-            moment.map(|moment| format!("{text} {}", self.dialect.moment(moment)))
+        let time = |time: &str, text: &str, moment: Option<i64>| {
+            moment.map(|moment| format!("{time} {text} {}", self.dialect.moment(moment)))
         };
-        let times = [time("\"end\" >", *since_us), time("\"start\" <", *until_us)];
+        let [start, end] = ["start", "end"].map(|time| self.dialect.name(time));
+        let times = [time(&end, ">", *since_us), time(&start, "<", *until_us)];
         let mut all: Vec<String> = times.into_iter().flatten().collect();
         for condition in conditions {
             all.push(self.condition(condition)?);
         }
         let conditions =
             if all.is_empty() { String::new() } else { format!("\nwhere {}", all.join(" and ")) };
-        let [start, end] = ["\"start\"", "\"end\""].map(|time| self.dialect.micros(time));
+        let [start, end] = [start, end].map(|time| self.dialect.micros(&time));
         let window = |value: &str, name: &str| {
             format!("cast(sum(case when kind = 'gap' then 0 else {value} end) as bigint) as {name}")
         };

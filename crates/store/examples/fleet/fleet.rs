@@ -32,6 +32,8 @@ pub(crate) struct Shape {
     pub(crate) hours: u64,
     pub(crate) seed: u64,
     pub(crate) first_hour: u64,
+    /// Number of a module of each service whose functions have no names at first; 0 for none.
+    pub(crate) nameless_module: u64,
     pub(crate) services: u64,
     /// Distinct stacks of all services together.
     pub(crate) stacks: u64,
@@ -46,6 +48,7 @@ impl Default for Shape {
             hours: 24,
             seed: 1,
             first_hour: 0,
+            nameless_module: 0,
             services: 20,
             stacks: 60_000,
             services_per_host: 4,
@@ -179,7 +182,10 @@ fn window(
     let event = window.text("cpu-clock");
     for slot in 0..shape.services_per_host {
         let index = (host * shape.services_per_host + slot * 7) % shape.services;
-        let labels = labels(&mut window, &services[usize::try_from(index).unwrap_or(0)], place);
+        let mut labels = labels(&mut window, &services[usize::try_from(index).unwrap_or(0)], place);
+        if shape.nameless_module > 0 && host == 2 {
+            labels.extra = Some(window.text(r#"{"env":"test"}"#));
+        }
         let service = &services[usize::try_from(index).unwrap_or(0)];
         let mut counts = BTreeMap::new();
         for _ in 0..WINDOW_SAMPLES / shape.services_per_host {
@@ -188,7 +194,7 @@ fn window(
         for (stack, samples) in counts {
             let sites = service.stacks[stack].iter().rev();
             let frames: Vec<StackFrame> =
-                sites.map(|site| frame(&mut window, service, *site)).collect();
+                sites.map(|site| frame(&mut window, service, *site, shape)).collect();
             let stack = window.stack(&frames);
             window.add(&labels, event, None, stack, samples, samples * PERIOD_NS);
         }
@@ -221,13 +227,19 @@ fn labels(window: &mut SegmentBuilder, service: &Service, place: [u64; 2]) -> La
     }
 }
 
-fn frame(window: &mut SegmentBuilder, service: &Service, site: CallSite) -> StackFrame {
+fn frame(
+    window: &mut SegmentBuilder,
+    service: &Service,
+    site: CallSite,
+    shape: &Shape,
+) -> StackFrame {
     let function = &service.functions[site[0] as usize];
+    let is_nameless = shape.nameless_module > 0 && function.module as u64 == shape.nameless_module;
     let [module, build_id] = &service.modules[function.module];
     StackFrame {
-        function: Some(window.text(&function.name)),
-        file: Some(window.text(&function.file)),
-        line: Some(10 + site[0] % 400 + site[1]),
+        function: (!is_nameless).then(|| window.text(&function.name)),
+        file: (!is_nameless).then(|| window.text(&function.file)),
+        line: (!is_nameless).then_some(10 + site[0] % 400 + site[1]),
         module: Some(window.text(module)),
         build_id: Some(window.text(build_id)),
         address: function.address + u64::from(site[1]) * 0x20,

@@ -1,7 +1,9 @@
 //! Makes, compacts and queries the store of a simulated fleet, and prints what that takes.
 //!
 //! ```text
-//! fleet generate FOLDER [HOSTS [HOURS [SEED [FIRST_HOUR]]]]   60 hosts, 24 hours
+//! fleet generate FOLDER [HOSTS [HOURS [SEED [FIRST_HOUR [NAMELESS [STACKS]]]]]]   60 hosts, 24 hours,
+//!                                    60,000 stacks; the functions of module NAMELESS have no names
+//! fleet symbolize FOLDER             names half of these
 //! fleet compact FOLDER [HOUR]        at this hour of the day; otherwise days later
 //! fleet measure FOLDER               bytes by table, and bytes per sample
 //! fleet query FOLDER [THREADS]       times of queries
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tare_store::schema::{FRAMES, SAMPLES, SEGMENTS, SampleColumn};
-use tare_store::{Query, Store, StoreOptions, StoreReader};
+use tare_store::{FrameName, Query, Store, StoreOptions, StoreReader};
 
 /// A moment long after the simulated day, in microseconds since 1970.
 const LATER_US: i64 = fleet::DAY_US + 3 * 24 * 3_600_000_000;
@@ -27,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |at: usize, default: u64| {
         arguments.get(at).map_or(Ok(default), |argument| argument.parse())
     };
-    let usage = "fleet generate|compact|measure|query FOLDER …";
+    let usage = "fleet generate|compact|symbolize|measure|query FOLDER …";
     let folder = PathBuf::from(arguments.get(1).ok_or(usage)?);
     let begin = Instant::now();
     match arguments[0].as_str() {
@@ -37,6 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 hours: number(3, 24)?,
                 seed: number(4, 1)?,
                 first_hour: number(5, 0)?,
+                nameless_module: number(6, 0)?,
+                stacks: number(7, 60_000)?,
                 ..fleet::Shape::default()
             };
             fleet::generate(&folder, &shape)?;
@@ -48,6 +52,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             let compaction = Store::open(&folder, StoreOptions::default())?.compact(now_us)?;
             println!("{compaction:?}");
+        }
+        "symbolize" => {
+            let store = Store::open(&folder, StoreOptions::default())?;
+            let symbolization = store.symbolize(|frame| {
+                let build_id = frame.build_id.filter(|id| id.as_bytes()[0].is_multiple_of(2))?;
+                let function = format!("later::{}_{:x}", &build_id[..4], frame.address);
+                Some(FrameName { function, file: Some("later.rs".to_owned()), line: Some(1) })
+            })?;
+            println!("{symbolization:?}");
         }
         "measure" => measure(&folder)?,
         "query" => queries::run(&folder, usize::try_from(number(2, 2)?)?)?,

@@ -15,6 +15,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::exit::{Exit, say};
 
+/// How to get what a build with the default features lacks.
+pub(crate) const FULL_BUILD: &str = "packages have it, as has a build with `--features full`";
+
 /// Prints help, the version, or an error message in tare's form. `name` is the first argument.
 pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
     let text = |kind| match error.get(kind) {
@@ -83,8 +86,12 @@ fn is_subcommand(name: &str) -> bool {
 
 /// Returns the nearest of clap's suggestions as part of a sentence: at most two letters differ, and
 /// at most a third of them. clap's own measure also suggests words of which only the beginning is
-/// the same.
+/// the same. For a part that this build leaves out: how to get it.
 fn near(typed: &str, error: &clap::Error, kind: ContextKind) -> String {
+    const FULL: [&str; 5] = ["agent", "fleet", "parquet", "serve", "store"];
+    if cfg!(not(feature = "agent")) && FULL.contains(&typed) {
+        return format!(" in this build ({FULL_BUILD})");
+    }
     let suggested = match error.get(kind) {
         Some(ContextValue::String(word)) => vec![word.as_str()],
         Some(ContextValue::Strings(words)) => words.iter().map(String::as_str).collect(),

@@ -3,19 +3,20 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::Signal;
-use tare_fleet::{Answer, FleetError, RunControl};
+use tare_fleet::{FleetError, Reply, RunControl};
 use tare_kernel::signals::Signals;
+use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::fleet::{AnswerFormat, FleetOptions, FleetTask};
+use crate::cli::resolved::fleet::{FleetOptions, FleetTask};
 use crate::command::output::write_to;
 use crate::exit::Exit;
 
 pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
     let options = FleetOptions::resolve(raw)?;
-    let request = match &options.task {
-        FleetTask::Ask(request) => request,
+    let (request, engine) = match &options.task {
+        FleetTask::Ask(request, engine) => (request, &**engine),
         FleetTask::Print(text) => {
             write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
             return Ok(Exit::Success);
@@ -32,22 +33,22 @@ pub(crate) fn run(raw: raw::FleetArgs) -> Outcome {
         }
         ended_by.load(Ordering::Relaxed) != 0
     };
+    let progress = ProgressLine::begin();
+    progress.show_step(engine.name());
+    let report = |text: &str| progress.show_step(text);
     let control = RunControl {
         timeout: options.timeout,
         begin: Some(options.begin),
         is_interrupted: Some(&is_interrupted),
+        progress: Some(&report),
     };
-    let answer = match Answer::ask(request, &*options.engine, &control) {
+    let reply = match Reply::ask(request, engine, &control) {
         Err(FleetError::Interrupted) => {
             return Ok(Exit::from_signal(ended_by.load(Ordering::Relaxed)));
         }
         other => other?,
     };
-    let text = match options.format {
-        AnswerFormat::Text => answer.to_text(),
-        AnswerFormat::Json => answer.to_json(),
-        AnswerFormat::Csv => answer.to_csv(),
-    };
-    write_to(&options.output, |out| out.write_all(text.as_bytes()))?;
+    drop(progress);
+    write_to(&options.output, |out| reply.write(options.format, out))?;
     Ok(Exit::Success)
 }

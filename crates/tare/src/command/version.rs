@@ -12,10 +12,12 @@ use crate::exit::Exit;
 const DOCUMENT_VERSION: u32 = 1;
 
 /// The build options: name, whether this build has it, and its use.
-const OPTIONS: [(&str, bool, &str); 5] = [
+const OPTIONS: [(&str, bool, &str); 7] = [
     ("tls", cfg!(feature = "tls"), "debug files by https"),
     ("parquet", cfg!(feature = "parquet"), "tare export --format parquet"),
     ("pprof", cfg!(feature = "pprof"), "tare export --format pprof"),
+    ("agent", cfg!(feature = "agent"), "tare agent, store and fleet"),
+    ("push", cfg!(feature = "push"), "tare agent --push"),
     ("static", cfg!(target_feature = "crt-static"), "needs no shared library"),
     ("optimized", !cfg!(debug_assertions), "a release build"),
 ];

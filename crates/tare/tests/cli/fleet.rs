@@ -150,6 +150,45 @@ fn nameless_binaries_and_functions_by_pattern_are_listed() {
 }
 
 #[test]
+fn call_chains_are_a_tree_folded_stacks_or_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path());
+    let nodes = rows(folder.path(), &["flame"]);
+    let shown: Vec<String> = nodes
+        .iter()
+        .map(|row| format!("{} {} {} {}", row["parent"], row["kind"], row["name"], row["total"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "null \"event\" \"cpu-clock\" 44000000000",
+            "0 \"label\" \"api\" 33000000000",
+            "1 \"frame\" \"main\" 33000000000",
+            "2 \"frame\" \"json::parse\" 33000000000",
+            "0 \"label\" null 11000000000",
+            "4 \"frame\" \"main\" 11000000000",
+            "5 \"frame\" null 11000000000",
+        ]
+    );
+    let csv =
+        stdout(&ask(folder.path(), &["flame", "--csv", "--by", "host", "--where", "host=web-2"]));
+    let lines = "cpu-clock,web-2;main;json::parse,3,3000000000\ncpu-clock,web-2;main;[libidle.so],1,1000000000\n";
+    assert_eq!(csv, format!("event,stack,samples,weight\n{lines}"));
+    let text = stdout(&ask(folder.path(), &["flame"]));
+    assert!(text.contains(" 75.00%     33.0 s    0.00%  api\n"), "{text}");
+    let page = folder.path().join("x.html");
+    let drawn = ask(folder.path(), &["flame", "-o", page.to_str().unwrap()]);
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    let page_text = std::fs::read_to_string(&page).unwrap();
+    assert!(page_text.contains("<html") && page_text.contains("json::parse"));
+    for args in [&["flame", "--by", "function"][..], &["top", "-o", page.to_str().unwrap()]] {
+        let refused = ask(folder.path(), args);
+        assert!(!refused.status.success(), "{args:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), page_text, "a refusal writes nothing");
+}
+
+#[test]
 fn answers_are_tables_and_csv_and_mistakes_name_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     written(folder.path());
@@ -161,7 +200,9 @@ fn answers_are_tables_and_csv_and_mistakes_name_the_remedy() {
         (&["search"][..], "give a PATTERN"),
         (&["search", "("], "regular expression"),
         (&["top", "--by", "colour"], "give one of service"),
-        (&["top", "--engine", "oracle"], "built-in or duckdb"),
+        (&["top", "--engine", "oracle"], "built-in, duckdb[=PROGRAM]"),
+        (&["top", "--engine", "datafusion"], "ddl and --show-sql"),
+        (&["top", "--engine", "trino=http://a:b@host/c/d"], "without user, password"),
         (&["top", "--where", "service"], "no operator"),
         (&["sql"], "give a statement"),
         (&["sql", "select 1"], "add --engine duckdb"),

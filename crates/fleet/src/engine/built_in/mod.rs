@@ -14,10 +14,10 @@ use tare_store::schema::SampleColumn;
 use crate::engine::{Engine, RunControl};
 use crate::error::FleetError;
 use crate::question::{Grouping, Question, Request};
-use crate::rows::{Part, RowSink, RowValue};
+use crate::rows::{Part, PartSink, RowSink, RowValue};
 
 use self::stacks::StackSums;
-use self::sums::sum;
+use self::sums::{SumOptions, sum};
 
 pub use trends::{TrendOptions, TrendSeries, Trends};
 
@@ -72,7 +72,8 @@ impl BuiltIn {
         control: &RunControl<'_>,
     ) -> Result<Vec<NamedSum>, FleetError> {
         let columns = [SampleColumn::Event, by];
-        let sums = sum(&self.reader, &request.selection, &columns, None, control)?;
+        let by = SumOptions { columns: &columns, ..SumOptions::default() };
+        let sums = sum(&self.reader, &request.selection, by, control)?;
         let rows = sums.groups().map(|(key, sum)| NamedSum {
             event: sums.text(key.texts[0]).unwrap_or_default().to_owned(),
             name: sums.text(key.texts[1]).map(str::to_owned),
@@ -132,86 +133,68 @@ impl Engine for BuiltIn {
     fn rows(
         &self,
         request: &Request,
-        part: Part,
         control: &RunControl<'_>,
-        each: &mut RowSink<'_>,
+        each: &mut PartSink<'_>,
     ) -> Result<(), FleetError> {
-        let stacks = || StackSums::read(&self.reader, &request.selection, control);
-        match (&request.question, part) {
-            (Question::Top { by, with_total, limit }, _) => {
+        let Request { question, selection } = request;
+        let reader = &self.reader;
+        match question {
+            Question::Top { by, with_total, limit } => {
                 let (rows, weights) = self.groups(request, *by, *with_total, control)?;
+                let each = &mut |row: &[RowValue<'_>]| each(Part::Sums, row);
                 pass_ranked(rows, &weights, *limit, *with_total, each)
             }
-            (Question::Diff { by, with_total, .. }, _) => {
+            Question::Diff { by, with_total, .. } => {
                 let (rows, weights) = self.groups(request, *by, *with_total, control)?;
+                let each = &mut |row: &[RowValue<'_>]| each(Part::Sums, row);
                 pass_ranked(rows, &weights, usize::MAX, *with_total, each)
             }
-            (_, Part::Rates) => rates::pass(&self.reader, &request.selection, control, each),
-            (Question::Search { pattern, .. }, Part::Functions) => {
-                let pattern = compile(pattern)?;
-                let function = Grouping::Column(SampleColumn::Function);
-                let stacks = stacks()?;
-                let rows = stacks.totals(function, Some(&pattern));
-                pass_ranked(rows, &stacks.weights(), usize::MAX, true, each)
+            Question::Regressions { .. } => {
+                rates::pass(reader, selection, control, &mut |row| each(Part::Rates, row))
             }
-            (Question::Search { pattern, .. }, Part::Callers) => {
-                stacks()?.pass_callers(&compile(pattern)?, each)
+            Question::Search { pattern, .. } => self.search(request, pattern, control, each),
+            Question::Losses { .. } => {
+                hosts::pass(reader, selection, control, &mut |row| each(Part::Hosts, row))
             }
-            (_, Part::Hosts) => hosts::pass(&self.reader, &request.selection, control, each),
-            (_, Part::Builds) => stacks()?.pass_builds(each),
-            _ => self.pass_times(request, control, each),
+            Question::Nameless => {
+                let stacks = StackSums::read(reader, selection, control)?;
+                stacks.pass_builds(&mut |row| each(Part::Builds, row))
+            }
+            Question::Flame { by } => {
+                let Grouping::Column(by) = by else {
+                    return Err(FleetError::Question(format!(
+                        "flame: {} isn't a label",
+                        by.name()
+                    )));
+                };
+                let others = [*by, SampleColumn::WaitReason];
+                let stacks = StackSums::read_by(reader, selection, &others, false, control)?;
+                stacks.pass_labelled(&mut |row| each(Part::Stacks, row))?;
+                stacks.pass_frames(&mut |row| each(Part::Frames, row))
+            }
+            // It is asked by `query`.
+            Question::Sql { .. } => Ok(()),
         }
     }
 }
 
 impl BuiltIn {
-    fn pass_times(
+    fn search(
         &self,
         request: &Request,
+        pattern: &str,
         control: &RunControl<'_>,
-        each: &mut RowSink<'_>,
+        each: &mut PartSink<'_>,
     ) -> Result<(), FleetError> {
-        use std::collections::BTreeMap;
-        let wanted = [SampleColumn::Event, SampleColumn::Window, SampleColumn::WindowUs];
-        let query = request.selection.query();
-        let sinks = self.reader.scan(&query, &wanted, BTreeMap::new, |times, batch| {
-            let [starts, lengths] =
-                [SampleColumn::Window, SampleColumn::WindowUs].map(|c| batch.ints(c));
-            let events = batch.codes(SampleColumn::Event);
-            let mut last: Option<(u32, [i64; 2])> = None;
-            let mut merge = |event: u32, range: [i64; 2]| {
-                let name = batch.texts(SampleColumn::Event).and_then(|texts| texts.get(event));
-                let known = times.entry(name.unwrap_or_default().to_owned()).or_insert(range);
-                *known = [known[0].min(range[0]), known[1].max(range[1])];
-            };
-            for row in 0..batch.rows() {
-                let range = [starts[row], starts[row].saturating_add(lengths[row])];
-                last = match last {
-                    Some((event, known)) if event == events[row] => {
-                        Some((event, [known[0].min(range[0]), known[1].max(range[1])]))
-                    }
-                    other => {
-                        if let Some((event, known)) = other {
-                            merge(event, known);
-                        }
-                        Some((events[row], range))
-                    }
-                };
-            }
-            if let Some((event, known)) = last {
-                merge(event, known);
-            }
-        })?;
-        control.check()?;
-        let mut times: BTreeMap<String, [i64; 2]> = BTreeMap::new();
-        for (event, range) in sinks.into_iter().flatten() {
-            let known = times.entry(event).or_insert(range);
-            *known = [known[0].min(range[0]), known[1].max(range[1])];
-        }
-        for (event, [first, last]) in &times {
-            each(&[RowValue::Text(event), RowValue::Int(*first), RowValue::Int(*last)])?;
-        }
-        Ok(())
+        let pattern = compile(pattern)?;
+        let leaf = [SampleColumn::Function];
+        let stacks = StackSums::read_by(&self.reader, &request.selection, &leaf, true, control)?;
+        stacks.pass_times(&mut |row| each(Part::Times, row))?;
+        stacks.pass_callers(&pattern, &mut |row| each(Part::Callers, row))?;
+        let function = Grouping::Column(SampleColumn::Function);
+        let rows = stacks.totals(function, Some(&pattern));
+        let each = &mut |row: &[RowValue<'_>]| each(Part::Functions, row);
+        pass_ranked(rows, &stacks.weights(), usize::MAX, true, each)
     }
 }
 

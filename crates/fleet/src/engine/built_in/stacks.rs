@@ -9,7 +9,7 @@ use tare_store::{StackTable, StoreReader, StoredFrame};
 
 use crate::engine::RunControl;
 use crate::engine::built_in::NamedSum;
-use crate::engine::built_in::sums::{GroupSum, Sums, sum};
+use crate::engine::built_in::sums::{GroupSum, SumOptions, Sums, sum};
 use crate::error::FleetError;
 use crate::question::{Grouping, Selection};
 use crate::rows::{RowSink, RowValue};
@@ -29,8 +29,21 @@ impl StackSums {
         selection: &Selection,
         control: &RunControl<'_>,
     ) -> Result<Self, FleetError> {
-        let columns = [SampleColumn::Event, SampleColumn::Function];
-        let sums = sum(reader, selection, &columns, Some(SampleColumn::StackId), control)?;
+        Self::read_by(reader, selection, &[SampleColumn::Function], false, control)
+    }
+
+    /// Reads sums by event, other columns and stack; with `has_spans` also the times of events.
+    pub(super) fn read_by(
+        reader: &StoreReader,
+        selection: &Selection,
+        others: &[SampleColumn],
+        has_spans: bool,
+        control: &RunControl<'_>,
+    ) -> Result<Self, FleetError> {
+        let columns = [&[SampleColumn::Event], others].concat();
+        let number = Some(SampleColumn::StackId);
+        let by = SumOptions { columns: &columns, number, has_spans, ..SumOptions::default() };
+        let sums = sum(reader, selection, by, control)?;
         let wanted: HashSet<i64, RandomState> = sums.groups().map(|(key, _)| key.number).collect();
         let stacks = reader.stacks(&selection.query(), &wanted)?;
         control.check()?;
@@ -95,6 +108,51 @@ impl StackSums {
             total,
         });
         rows.collect()
+    }
+
+    /// Passes the first and last moment of the samples by event.
+    pub(super) fn pass_times(&self, each: &mut RowSink<'_>) -> Result<(), FleetError> {
+        let event = |number| self.sums.text(number).unwrap_or_default();
+        let spans: BTreeMap<&str, [i64; 2]> =
+            self.sums.spans().map(|(number, span)| (event(number), span)).collect();
+        for (event, [first, last]) in spans {
+            each(&[RowValue::Text(event), RowValue::Int(first), RowValue::Int(last)])?;
+        }
+        Ok(())
+    }
+
+    /// Passes the sums by the label and the reason that they were read by.
+    pub(super) fn pass_labelled(&self, each: &mut RowSink<'_>) -> Result<(), FleetError> {
+        let text = |number| self.sums.text(number);
+        let mut rows: Vec<_> = self.sums.groups().collect();
+        rows.sort_unstable_by_key(|(key, _)| {
+            let [event, name, reason] = [0, 1, 2].map(|at| text(key.texts[at]));
+            (event, name.is_none(), name, reason.is_none(), reason, key.number)
+        });
+        for (key, sum) in rows {
+            let [event, name, reason] =
+                [0, 1, 2].map(|at| RowValue::from_text(text(key.texts[at])));
+            let numbers = [key.number, sum.samples, sum.weight].map(RowValue::Int);
+            each(&[event, name, reason, numbers[0], numbers[1], numbers[2]])?;
+        }
+        Ok(())
+    }
+
+    /// Passes the frames of all stacks.
+    pub(super) fn pass_frames(&self, each: &mut RowSink<'_>) -> Result<(), FleetError> {
+        let mut stacks: Vec<i64> = self.sums.groups().map(|(key, _)| key.number).collect();
+        stacks.sort_unstable();
+        stacks.dedup();
+        for stack in stacks {
+            for (depth, frame) in (0..).zip(self.stacks.frames(stack)) {
+                if frame != StoredFrame::default() {
+                    let [function, module] =
+                        [frame.function, frame.module].map(RowValue::from_text);
+                    each(&[RowValue::Int(stack), RowValue::Int(depth), function, module])?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Passes the callers of matching functions.

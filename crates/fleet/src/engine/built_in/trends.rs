@@ -8,7 +8,7 @@ use tare_store::schema::SampleColumn;
 
 use crate::engine::RunControl;
 use crate::engine::built_in::BuiltIn;
-use crate::engine::built_in::sums::{SummedColumns, sum, sum_by};
+use crate::engine::built_in::sums::{SumOptions, sum, sum_by};
 use crate::error::FleetError;
 use crate::question::{Grouping, Selection};
 
@@ -109,12 +109,12 @@ impl BuiltIn {
             Some(function) => Some(self.stacks_with(function, selection, control)?),
             None => None,
         };
-        let numbers: &[SampleColumn] = match stacks {
+        let read: &[SampleColumn] = match stacks {
             Some(_) => &[SampleColumn::Window, SampleColumn::StackId],
             None => &[SampleColumn::Window],
         };
-        let summed = SummedColumns { texts: &columns, numbers };
-        let sums = sum_by(&self.reader, selection, &summed, control, |batch| {
+        let by = SumOptions { columns: &columns, read, ..SumOptions::default() };
+        let sums = sum_by(&self.reader, selection, by, control, |batch| {
             let windows = batch.ints(SampleColumn::Window).iter();
             let mut numbers: Vec<i64> = windows.map(|time_us| slices.doubled(*time_us)).collect();
             if let Some(wanted) = &stacks {
@@ -154,7 +154,12 @@ impl BuiltIn {
         selection: &Selection,
         control: &RunControl<'_>,
     ) -> Result<HashSet<i64, RandomState>, FleetError> {
-        let ids = sum(&self.reader, selection, &[], Some(SampleColumn::StackId), control)?;
+        let by = SumOptions {
+            columns: &[SampleColumn::Event],
+            number: Some(SampleColumn::StackId),
+            ..SumOptions::default()
+        };
+        let ids = sum(&self.reader, selection, by, control)?;
         let mut ids: HashSet<i64, RandomState> = ids.groups().map(|(key, _)| key.number).collect();
         let stacks = self.reader.stacks(&selection.query(), &ids)?;
         control.check()?;

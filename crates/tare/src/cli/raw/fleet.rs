@@ -18,6 +18,7 @@ Questions:
   losses    hosts that lost samples, exceed the budget, have broken stacks or fell silent
   nameless  binaries whose functions have no names, and what would name them
   search    functions that match PATTERN: callers, CPU cores, costs
+  flame     call chains, by service or another label: a tree, or a page with -o NAME.html
   diff      groups whose share differs between two sets of samples, A and B
   regressions  services that use more CPU time in their newest version, or in B
   sql       what SQL says: a select statement on the tables samples, frames and segments
@@ -29,6 +30,7 @@ Examples:
   tare fleet losses --since 1d                    hosts with a problem
   tare fleet regressions --since 1d               each service's newest version
   tare fleet search 'json.*parse' --cost-per-core-hour 0.04
+  tare fleet flame --where service=api -o api.html
   tare fleet sql 'select distinct service, image from samples' --engine duckdb --since 1h
   tare fleet top --by host --show-sql             its SQL, on the tables of:
   tare fleet ddl")]
@@ -53,8 +55,8 @@ pub struct FleetArgs {
     #[arg(long, value_name = "EVENT")]
     pub event: Option<String>,
 
-    /// Of `top` and `diff`: sum by service, version, host, container, function, module, reason, process,
-    /// thread, unit, namespace, pod, owner or image
+    /// Of `top`, `diff` and `flame`: sum by service, version, host, container, function, module, reason,
+    /// process, thread, unit, namespace, pod, owner or image
     #[arg(long, value_name = "LABEL", default_value = "service", help_heading = "Question")]
     pub by: String,
 
@@ -78,8 +80,8 @@ pub struct FleetArgs {
     #[arg(long, value_name = "MONEY", help_heading = "Question")]
     pub cost_per_core_hour: Option<f64>,
 
-    /// Engine that answers: built-in, or duckdb[=PROGRAM] (its command line or a Python with the
-    /// package)
+    /// Engine that answers: built-in, duckdb[=PROGRAM] (its command line or a Python with the package),
+    /// clickhouse=URL, spark=SERVER or trino=URL; see docs/fleet.md
     #[arg(long, value_name = "ENGINE", default_value = "built-in", help_heading = "Engine")]
     pub engine: String,
 
@@ -94,6 +96,22 @@ pub struct FleetArgs {
     /// Memory that an engine on this machine may use, such as 512M
     #[arg(long, value_name = "SIZE", help_heading = "Engine")]
     pub memory: Option<String>,
+
+    /// User of a server
+    #[arg(long, value_name = "NAME", help_heading = "Engine")]
+    pub user: Option<String>,
+
+    /// File with the user's password [env: TARE_FLEET_PASSWORD]
+    #[arg(long, value_name = "FILE", help_heading = "Engine")]
+    pub password_file: Option<std::path::PathBuf>,
+
+    /// File with a token for a server, in place of a password [env: TARE_FLEET_TOKEN]
+    #[arg(long, value_name = "FILE", conflicts_with = "password_file", help_heading = "Engine")]
+    pub token_file: Option<std::path::PathBuf>,
+
+    /// PEM file of the authorities that a server's certificate is checked by [default: the machine's]
+    #[arg(long, value_name = "FILE", help_heading = "Engine")]
+    pub ca_file: Option<std::path::PathBuf>,
 
     /// End.
     #[command(flatten, next_help_heading = "Engine")]
@@ -123,6 +141,8 @@ pub enum FleetQuestion {
     Nameless,
     /// Functions by pattern
     Search,
+    /// Call chains
+    Flame,
     /// Groups that differ between two sets of samples
     Diff,
     /// Services that use more CPU time

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tare_agent::config::{Share, Size};
 use tare_fleet::{
-    BuiltIn, DuckDb, DuckDbProgram, Engine, Grouping, LossLimits, Question, Request,
-    ResourceLimits, Selection, StoreFiles, definitions, statements,
+    Access, AnswerFormat, Dialect, Engine, EngineOptions, FleetError, Grouping, LossLimits,
+    Question, Request, ResourceLimits, Secret, Selection, definitions, statements,
 };
 
 use crate::cli::raw::{self, FleetQuestion};
@@ -19,24 +19,10 @@ const STORE: &str = "/var/lib/tare";
 /// Rows of `top` by event.
 const ROWS: usize = 20;
 
-/// Threads of the built-in engine.
-const THREADS: usize = 2;
-
-/// How an answer is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerFormat {
-    /// A table.
-    Text,
-    /// A JSON document.
-    Json,
-    /// Comma-separated values.
-    Csv,
-}
-
 /// What `tare fleet` does.
 pub(crate) enum FleetTask {
-    /// Asks a question.
-    Ask(Request),
+    /// Asks an engine a question.
+    Ask(Request, Box<dyn Engine>),
     /// Prints SQL.
     Print(String),
 }
@@ -45,8 +31,6 @@ pub(crate) enum FleetTask {
 pub(crate) struct FleetOptions {
     /// What is to be done.
     pub(crate) task: FleetTask,
-    /// Who answers it.
-    pub(crate) engine: Box<dyn Engine>,
     /// When it is given up.
     pub(crate) timeout: Option<Duration>,
     /// When the time began.
@@ -74,33 +58,33 @@ impl FleetOptions {
         let (stored, versus) = both(&raw)?;
         let selection = Selection::from_query(&stored.query)?;
         let versus = versus.map(|versus| Selection::from_query(&versus.query)).transpose()?;
-        let engine = engine(&raw, &stored.store)?;
+        let dialect = Dialect::from_engine(&raw.engine).map_err(usage)?;
         let task = match question(&raw, versus)? {
             None => {
                 let store = stored.store.canonicalize()?;
-                FleetTask::Print(definitions(engine.dialect(), &store)?)
+                FleetTask::Print(definitions(dialect, &store)?)
             }
             Some(question) => {
                 let request = Request { question, selection };
                 match raw.show_sql {
-                    true => FleetTask::Print(statements(&request, engine.dialect())?),
-                    false => FleetTask::Ask(request),
+                    true => FleetTask::Print(statements(&request, dialect)?),
+                    false => FleetTask::Ask(request, engine(&raw, &stored.store)?),
                 }
             }
         };
+        let output = raw.result.output.unwrap_or_else(|| "-".into());
         let format = match (raw.json.json, raw.csv) {
             (true, _) => AnswerFormat::Json,
             (_, true) => AnswerFormat::Csv,
+            _ if output.extension().is_some_and(|ending| ending == "html") => AnswerFormat::Page,
             _ => AnswerFormat::Text,
         };
-        Ok(Self {
-            task,
-            engine,
-            timeout: raw.end.duration(),
-            begin,
-            format,
-            output: raw.result.output.unwrap_or_else(|| "-".into()),
-        })
+        if format == AnswerFormat::Page && raw.question != FleetQuestion::Flame {
+            return Err(
+                Refusal::usage("-o: only flame draws a page; end the name otherwise").into()
+            );
+        }
+        Ok(Self { task, timeout: raw.end.duration(), begin, format, output })
     }
 }
 
@@ -134,6 +118,7 @@ fn question(raw: &raw::FleetArgs, versus: Option<Selection>) -> Result<Option<Qu
             with_total: raw.total,
             limit: raw.entries.entries.unwrap_or(ROWS),
         },
+        FleetQuestion::Flame => Question::Flame { by: grouping(&raw.by)? },
         FleetQuestion::Losses => {
             let budget = Share::parse(&raw.budget)
                 .map_err(|error| Refusal::usage(format!("--budget {}: {error}", raw.budget)))?;
@@ -176,42 +161,33 @@ fn grouping(name: &str) -> Result<Grouping, Refusal> {
 }
 
 fn engine(raw: &raw::FleetArgs, store: &Path) -> anyhow::Result<Box<dyn Engine>> {
-    let (name, address) = match raw.engine.split_once('=') {
-        Some((name, address)) => (name, Some(address)),
-        None => (&*raw.engine, None),
-    };
-    let threads = raw.threads.and_then(|threads| usize::try_from(threads).ok());
     let memory = raw.memory.as_deref().map(|text| {
         Size::parse(text).map_err(|error| Refusal::usage(format!("--memory {text}: {error}")))
     });
-    let limits = ResourceLimits { threads, memory_bytes: memory.transpose()?.map(|size| size.0) };
-    match (name, address) {
-        ("built-in", None) => Ok(Box::new(BuiltIn::open(store, threads.unwrap_or(THREADS))?)),
-        ("duckdb", _) => {
-            let store = StoreFiles::open(store)?;
-            Ok(Box::new(DuckDb { program: duckdb(address), store, limits }))
-        }
-        _ => Err(Refusal::usage(format!(
-            "--engine {}: give built-in or duckdb[=PROGRAM]",
-            raw.engine
-        ))
-        .into()),
-    }
+    let limits = ResourceLimits {
+        threads: raw.threads.and_then(|threads| usize::try_from(threads).ok()),
+        memory_bytes: memory.transpose()?.map(|size| size.0),
+    };
+    let secret = |file: &Option<PathBuf>, variable: &str| match file {
+        Some(path) => Secret::read(path).map(Some),
+        None => Ok(std::env::var(variable).ok().map(|text| Secret::new(&text))),
+    };
+    let access = Access {
+        user: raw.user.clone(),
+        password: secret(&raw.password_file, "TARE_FLEET_PASSWORD")?,
+        token: secret(&raw.token_file, "TARE_FLEET_TOKEN")?,
+        ca_file: raw.ca_file.clone(),
+    };
+    let spark_python = std::env::var_os("PYSPARK_PYTHON").map(PathBuf::from);
+    let path = std::env::var_os("PATH");
+    let options = EngineOptions { store, limits, access, path, spark_python };
+    options.open(&raw.engine).map_err(usage)
 }
 
-/// Returns the typed program, or `duckdb` in PATH, or else `python3`.
-fn duckdb(typed: Option<&str>) -> DuckDbProgram {
-    let is_in_path = || {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join("duckdb").is_file())
-    };
-    let is_python = |path: &Path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
-    };
-    match typed.map(PathBuf::from) {
-        Some(path) if is_python(&path) => DuckDbProgram::Python(path),
-        Some(path) => DuckDbProgram::CommandLine(path),
-        None if is_in_path() => DuckDbProgram::CommandLine("duckdb".into()),
-        None => DuckDbProgram::Python("python3".into()),
+/// Returns the error of a command line that can't be used so.
+fn usage(error: FleetError) -> anyhow::Error {
+    match error {
+        FleetError::Question(message) => Refusal::usage(message).into(),
+        other => other.into(),
     }
 }

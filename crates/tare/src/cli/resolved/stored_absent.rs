@@ -1,6 +1,6 @@
 //! `--store` in a build without the feature `agent`.
 
-use crate::cli::raw;
+use crate::cli::{FULL_BUILD, raw};
 use crate::exit::Refusal;
 
 /// No samples: such a build reads no store.
@@ -14,9 +14,7 @@ impl StoredSamples {
     /// Fails with `--store`.
     pub(crate) fn resolve(raw: &raw::StoreArgs) -> Result<Option<Self>, Refusal> {
         match raw.store {
-            Some(_) => {
-                Err(Refusal::usage("--store: this tare was built without the feature agent"))
-            }
+            Some(_) => Err(Refusal::usage(format!("--store: this build reads none; {FULL_BUILD}"))),
             None => Ok(None),
         }
     }
