@@ -58,7 +58,7 @@ impl Received {
 
 /// How a server answers.
 #[derive(Clone, Copy, Debug)]
-enum Reply {
+enum StubReply {
     /// A status, and headers.
     Status(u16, &'static str),
     /// Nothing, ever.
@@ -70,7 +70,7 @@ pub(super) struct Stub {
     port: u16,
     received: Arc<Mutex<Vec<Received>>>,
     /// Answers to the next requests; further ones get 200.
-    replies: Arc<Mutex<VecDeque<Reply>>>,
+    replies: Arc<Mutex<VecDeque<StubReply>>>,
 }
 
 impl Stub {
@@ -102,7 +102,7 @@ impl Stub {
         stub
     }
 
-    fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
+    fn reply(&self, replies: impl IntoIterator<Item = StubReply>) {
         self.replies.lock().unwrap().extend(replies);
     }
 
@@ -118,13 +118,13 @@ impl Stub {
 fn serve(
     stream: impl Read + Write,
     received: &Mutex<Vec<Received>>,
-    replies: &Mutex<VecDeque<Reply>>,
+    replies: &Mutex<VecDeque<StubReply>>,
 ) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream) {
         received.lock().unwrap().push(request);
-        let reply = replies.lock().unwrap().pop_front().unwrap_or(Reply::Status(200, ""));
-        let Reply::Status(status, headers) = reply else {
+        let reply = replies.lock().unwrap().pop_front().unwrap_or(StubReply::Status(200, ""));
+        let StubReply::Status(status, headers) = reply else {
             // The client gives up and closes the connection.
             let _ = stream.read(&mut [0]);
             return;
@@ -733,8 +733,8 @@ fn a_refused_window_is_counted_and_a_failed_one_is_sent_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let stub = Stub::new();
-    stub.reply([Reply::Status(400, ""), Reply::Status(500, "")]);
-    stub.reply([Reply::Status(429, "Retry-After: 1\r\n")]);
+    stub.reply([StubReply::Status(400, ""), StubReply::Status(500, "")]);
+    stub.reply([StubReply::Status(429, "Retry-After: 1\r\n")]);
     let config = folder.path().join("agent.toml");
     let url = stub.url("otlp+http");
     std::fs::write(&config, format!("window = \"10s\"\n[[push]]\nurl = \"{url}\"\n")).unwrap();
@@ -768,7 +768,7 @@ fn a_silent_target_delays_neither_the_store_nor_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let stub = Stub::new();
-    stub.reply([Reply::Silence; 100]);
+    stub.reply([StubReply::Silence; 100]);
     let config = folder.path().join("agent.toml");
     let url = stub.url("otlp+http");
     std::fs::write(&config, format!("[[push]]\nurl = \"{url}\"\ntimeout = \"60s\"\n")).unwrap();
