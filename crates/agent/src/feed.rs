@@ -56,11 +56,6 @@ impl Feed {
         })
     }
 
-    /// Looks for containers: see [`Labeler::list_containers`](crate::labels::Labeler::list_containers).
-    pub fn list_containers(&self) {
-        self.with(|filled| filled.windows.list_containers());
-    }
-
     /// Returns the open window's time, and its number of samples so far.
     #[must_use]
     pub fn open_window(&self) -> (WindowTime, u64) {

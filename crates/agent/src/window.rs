@@ -327,11 +327,6 @@ impl WindowSink {
         self.labeler.forget();
     }
 
-    /// See [`Labeler::list_containers`].
-    pub fn list_containers(&mut self) {
-        self.labeler.list_containers();
-    }
-
     /// Returns the windows that ended since the last call.
     pub fn take_closed(&mut self) -> Vec<ClosedWindow> {
         std::mem::take(&mut self.closed)

@@ -2,20 +2,14 @@
 //! runtime. Everything in these files is untrusted text: images and manifests choose most of it.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::Value;
 use tare_kernel::host::Host;
 
 use super::cgroup_path::ContainerName;
-
-/// Limit of the size of a file of a runtime, in bytes.
-const FILE_BYTES: u64 = 4 << 20;
+use super::files::{folders, read_json};
+use super::local::LocalContainers;
 
 /// Folders of containerd's containers, one per namespace of containerd.
 const CONTAINERD: &str = "/run/containerd/io.containerd.runtime.v2.task";
@@ -41,26 +35,11 @@ pub struct ContainerDetails {
     pub namespace: Option<String>,
 }
 
-/// A container that runc or crun started by itself: their cgroups may have any name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct LocalContainer {
-    name: ContainerName,
-    bundle: Option<PathBuf>,
-    /// The file that names it, and when that was written.
-    state: PathBuf,
-    written: SystemTime,
-    /// Whether it was listed since the last [`ContainerFiles::forget`].
-    is_current: bool,
-}
-
 /// The files of container runtimes on a machine.
 #[derive(Clone, Debug)]
 pub struct ContainerFiles {
     host: Host,
-    /// Containers of runc and crun by cgroup.
-    local: HashMap<String, LocalContainer>,
-    /// Number of states that were read.
-    version: u64,
+    local: LocalContainers,
 }
 
 /// A part of the configuration of an OCI runtime (`config.json` of a bundle).
@@ -99,64 +78,12 @@ impl ContainerFiles {
     /// Makes a reader of the files of a machine.
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, local: HashMap::new(), version: 0 }
+        Self { local: LocalContainers::new(host.clone()), host }
     }
 
-    /// Lists the containers of runc and crun. Samples of a container come after it ended, so those
-    /// that were listed before stay.
-    pub fn refresh(&mut self) {
-        for (folder, file, runtime) in
-            [("/run/crun", "status", "crun"), ("/run/runc", "state.json", "runc")]
-        {
-            for folder in folders(&self.host.path(folder)) {
-                let state = folder.join(file);
-                let written = state.metadata().and_then(|meta| meta.modified()).ok();
-                let known = self.local.values_mut().filter(|local| local.state == state);
-                let mut known = known.filter(|local| Some(local.written) == written).peekable();
-                if known.peek().is_some() {
-                    known.for_each(|local| local.is_current = true);
-                } else if let Some(written) = written {
-                    self.add_local(state, written, runtime);
-                }
-            }
-        }
-    }
-
-    fn add_local(&mut self, state: PathBuf, written: SystemTime, runtime: &'static str) {
-        let id = state.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-        let Some(id) = id.map(str::to_owned) else { return };
-        let Some(value) = read_json::<Value>(&state) else { return };
-        self.version += 1;
-        let name = ContainerName { id, runtime: Some(runtime) };
-        let bundle = bundle(&value);
-        let container = LocalContainer { name, bundle, state, written, is_current: true };
-        for cgroup in cgroups(&value) {
-            self.local.insert(cgroup, container.clone());
-        }
-    }
-
-    /// Forgets containers that weren't listed since the last call.
-    pub fn forget(&mut self) {
-        self.local.retain(|_, local| std::mem::take(&mut local.is_current));
-    }
-
-    /// Returns a number that changes when a container is found.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// Returns the container of runc or crun in whose cgroup, or below it, a cgroup is.
-    #[must_use]
-    pub fn find_local(&self, cgroup: &str) -> Option<&ContainerName> {
-        let mut path = Some(Path::new(cgroup));
-        while let Some(at) = path {
-            if let Some(found) = self.local.get(at.to_str()?) {
-                return Some(&found.name);
-            }
-            path = at.parent();
-        }
-        None
+    /// Returns the containers of runc and crun.
+    pub(super) fn local(&self) -> &LocalContainers {
+        &self.local
     }
 
     /// Returns what the files say about a container.
@@ -179,8 +106,7 @@ impl ContainerFiles {
         let mut bundles: Vec<_> = containerd.map(|namespace| namespace.join(id)).collect();
         let storage = self.host.path("/var/lib/containers/storage/overlay-containers");
         bundles.push(storage.join(id).join("userdata"));
-        let local = self.local.values().find(|local| local.name.id == id);
-        bundles.extend(local.and_then(|local| local.bundle.clone()));
+        bundles.extend(self.local.bundle(id));
         // Docker's own file has more than the bundle that it gives to containerd.
         let docker = self.host.path("/var/lib/docker/containers").join(id).join("config.v2.json");
         if let Some(docker) = read_json::<DockerConfig>(&docker) {
@@ -278,57 +204,14 @@ fn add_stored(details: &mut ContainerDetails, stored: StoredContainer) {
     details.name = details.name.take().or_else(|| stored.names.into_iter().next());
 }
 
-/// Returns the bundle in the state of crun (`bundle`) or runc (a label `bundle=…`).
-fn bundle(state: &Value) -> Option<PathBuf> {
-    let labels = state.pointer("/config/labels").and_then(Value::as_array);
-    let label = labels.into_iter().flatten().filter_map(Value::as_str);
-    let of_runc = label.filter_map(|label| label.strip_prefix("bundle=")).next();
-    state.get("bundle").and_then(Value::as_str).or(of_runc).map(PathBuf::from)
-}
-
-/// Returns the cgroups in the state of crun (`cgroup-path`) or runc (`cgroup_paths`, folders below
-/// the mounts of cgroups).
-fn cgroups(state: &Value) -> Vec<String> {
-    let of_crun = state.get("cgroup-path").and_then(Value::as_str).into_iter();
-    let of_runc = state.get("cgroup_paths").and_then(Value::as_object);
-    let of_runc = of_runc.into_iter().flat_map(|paths| {
-        paths.iter().filter_map(|(controller, folder)| {
-            let below = folder.as_str()?.strip_prefix("/sys/fs/cgroup")?;
-            let of_controller = below.strip_prefix(&format!("/{controller}"));
-            Some(of_controller.unwrap_or(below))
-        })
-    });
-    of_crun.chain(of_runc).filter(|path| path.len() > 1).map(with_slash).collect()
-}
-
-fn with_slash(path: &str) -> String {
-    format!("/{}", path.trim_matches('/'))
-}
-
 fn is_file_name(id: &str) -> bool {
     !id.is_empty() && id != "." && id != ".." && !id.contains('/')
-}
-
-fn folders(parent: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-}
-
-fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
-    // A bundle may be a folder of any user: opening a FIFO must not wait.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
 
@@ -341,8 +224,8 @@ mod tests {
     }
 
     fn details(root: &Path, id: &str, pod_uid: Option<&str>) -> ContainerDetails {
-        let mut files = ContainerFiles::new(Host::at(root));
-        files.refresh();
+        let files = ContainerFiles::new(Host::at(root));
+        files.local().refresh();
         files.details(&ContainerName { id: id.to_owned(), runtime: None }, pod_uid)
     }
 
@@ -388,32 +271,6 @@ mod tests {
         let found = details(root.path(), ID, None);
         assert_eq!(found.name.as_deref(), Some("web"));
         assert_eq!(found.image.as_deref(), Some("docker.example/nginx:1.29"));
-    }
-
-    #[test]
-    fn containers_of_crun_and_runc_by_cgroup() {
-        let root = tempfile::tempdir().unwrap();
-        let crun = r#"{"pid":7,"cgroup-path":"/made/up","bundle":"/b"}"#;
-        write(root.path(), "run/crun/web/status", crun);
-        let runc = r#"{"cgroup_paths":{"":"/sys/fs/cgroup/db","cpu":"/sys/fs/cgroup/cpu/db1"},
-            "config":{"labels":["bundle=/c"]}}"#;
-        write(root.path(), "run/runc/db/state.json", runc);
-        let mut files = ContainerFiles::new(Host::at(root.path()));
-        files.refresh();
-        let found = |path: &str| files.find_local(path).map(|name| name.id.as_str());
-        assert_eq!(found("/made/up/nested"), Some("web"));
-        assert_eq!(found("/db"), Some("db"));
-        assert_eq!(found("/db1"), Some("db"));
-        assert_eq!(found("/"), None);
-        assert_eq!(found("/dbx"), None);
-        fs::remove_dir_all(root.path().join("run/crun/web")).unwrap();
-        files.refresh();
-        files.forget();
-        let found = |files: &ContainerFiles| files.find_local("/made/up").cloned();
-        assert!(found(&files).is_some(), "its last samples may still come");
-        files.refresh();
-        files.forget();
-        assert_eq!(found(&files), None);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 
 mod cgroup_path;
 mod container;
+mod files;
+mod local;
 mod thread_name;
 
 use std::collections::HashMap;
@@ -125,7 +127,7 @@ pub struct Labeler {
 /// Labels that all processes of a cgroup have.
 #[derive(Debug)]
 struct CgroupLabels {
-    /// When they were made: see [`ContainerFiles::version`].
+    /// When they were made: see `LocalContainers::version`.
     version: u64,
     path: String,
     owner: CgroupOwner,
@@ -136,7 +138,7 @@ struct CgroupLabels {
 struct ProcessLabels {
     version: u64,
     cgroup: Option<String>,
-    /// See [`ContainerFiles::version`].
+    /// See `LocalContainers::version`.
     containers: u64,
     labels: Arc<Labels>,
 }
@@ -163,7 +165,7 @@ impl Labeler {
         if let Some(known) = self.processes.get(&process.pid)
             && known.version == process.version
             && (process.cgroup.is_none() || known.cgroup.as_deref() == process.cgroup)
-            && (known.labels.has_place() || known.containers == self.files.version())
+            && (known.labels.has_place() || known.containers == self.files.local().version())
         {
             return Arc::clone(&known.labels);
         }
@@ -181,7 +183,7 @@ impl Labeler {
         let known = ProcessLabels {
             version: process.version,
             cgroup: process.cgroup.map(str::to_owned),
-            containers: self.files.version(),
+            containers: self.files.local().version(),
             labels: Arc::clone(&labels),
         };
         self.processes.insert(process.pid, known);
@@ -193,13 +195,15 @@ impl Labeler {
     pub fn forget(&mut self) {
         self.processes.clear();
         self.cgroups.clear();
-        self.files.forget();
+        self.files.local().forget();
     }
 
-    /// Looks for containers that runc or crun started by themselves. The files that name them
-    /// disappear with them, so call it several times per second.
-    pub fn list_containers(&mut self) {
-        self.files.refresh();
+    /// Starts a thread that looks for containers of runc and crun.
+    ///
+    /// # Errors
+    /// Fails if there can't be another thread.
+    pub fn watch_containers(&self) -> std::io::Result<()> {
+        self.files.local().watch()
     }
 
     /// Reads the path of a running process's cgroup: in version 2, else in the hierarchy of
@@ -222,7 +226,7 @@ impl Labeler {
 
     fn cgroup_labels(&mut self, path: String) -> Arc<CgroupLabels> {
         if let Some(known) = self.cgroups.get(&path)
-            && (known.owner.container.is_some() || known.version == self.files.version())
+            && (known.owner.container.is_some() || known.version == self.files.local().version())
         {
             return Arc::clone(known);
         }
@@ -237,7 +241,7 @@ impl Labeler {
         let details = container
             .map(|container| self.files.details(container, owner.pod_uid.as_deref()))
             .unwrap_or_default();
-        let version = self.files.version();
+        let version = self.files.local().version();
         let labels = Arc::new(CgroupLabels { version, path: path.clone(), owner, details });
         if self.cgroups.len() >= CGROUPS {
             self.cgroups.clear();
@@ -247,11 +251,12 @@ impl Labeler {
     }
 
     /// Finds the container of runc or crun of a cgroup that is new.
-    fn find_local_container(&mut self, path: &str) -> Option<ContainerName> {
-        if self.files.find_local(path).is_none() && path != "/" {
-            self.files.refresh();
+    fn find_local_container(&self, path: &str) -> Option<ContainerName> {
+        let local = self.files.local();
+        if local.find(path).is_none() && path != "/" {
+            local.refresh();
         }
-        self.files.find_local(path).cloned()
+        local.find(path)
     }
 
     fn make_labels(&self, process: SampledProcess<'_>, cgroup: Option<&CgroupLabels>) -> Labels {
@@ -424,7 +429,7 @@ mod tests {
         let state = root.path().join("run/crun/web");
         fs::create_dir_all(&state).unwrap();
         fs::write(state.join("status"), r#"{"cgroup-path":"/made/up"}"#).unwrap();
-        labeler.list_containers();
+        labeler.files.local().refresh();
         assert_eq!(container(&mut labeler).container.as_deref(), Some("web"));
     }
 

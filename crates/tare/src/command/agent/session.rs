@@ -143,6 +143,7 @@ impl<'a> AgentSession<'a> {
         let AgentPlace { store, info, open_window, status, locks } = place;
         let config = &options.config;
         let labeler = Labeler::new(host.clone(), config.label_options()?);
+        labeler.watch_containers().context("cannot start a thread")?;
         let windows = WindowOptions {
             length: config.window.0,
             keeps_addresses: config.keep_addresses,
@@ -213,7 +214,6 @@ impl<'a> AgentSession<'a> {
                 return Ok(SessionEnd::Stopped);
             }
             if is_due {
-                self.windows.feed.list_containers();
                 self.windows.write_closed(RecorderFacts::read(&self.recording));
                 self.windows.note_open();
                 self.watchdog.keep_alive();
