@@ -15,7 +15,7 @@ class Page:
         to_child, self.commands = os.pipe()
         self.answers, from_child = os.pipe()
         line = (
-            "exec timeout 200 chromium --headless --no-sandbox --disable-gpu --allow-file-access-from-files"
+            "exec timeout 600 chromium --headless --no-sandbox --disable-gpu --allow-file-access-from-files"
             f" --remote-debugging-pipe --user-data-dir={self.folder.name} about:blank"
             f" 8<&{to_child} 9>&{from_child} 3<&8 4>&9"
         )

@@ -35,6 +35,10 @@ const COLUMNS: [SampleColumn; 9] = [
     SampleColumn::Weight,
 ];
 
+/// The columns of texts that rows distinguish; the thread's name replaces the process's.
+const TEXTS: [SampleColumn; 4] =
+    [SampleColumn::Event, SampleColumn::Thread, SampleColumn::Process, SampleColumn::WaitReason];
+
 /// Sums of rows, whose texts are numbers of `texts`; 0 is NULL.
 #[derive(Default)]
 struct RowSums {
@@ -42,6 +46,8 @@ struct RowSums {
     windows: BTreeMap<i64, i64>,
     texts: IndexSet<String, RandomState>,
     rows: HashMap<RowKey, Weight, RandomState>,
+    /// Numbers of the texts of the dictionaries of [`TEXTS`], by code.
+    known: [Vec<Option<u32>>; TEXTS.len()],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,10 +94,25 @@ impl RowSums {
         self.texts.get_index((number as usize).checked_sub(1)?).map(String::as_str)
     }
 
+    /// Returns the number of a text of a batch's dictionary.
+    fn number_of(&mut self, batch: &SampleBatch<'_>, at: usize, row: usize) -> u32 {
+        let column = TEXTS[at];
+        let Some(code) = batch.codes(column).get(row).map(|code| *code as usize) else { return 0 };
+        if let Some(known) = self.known[at].get(code).copied().flatten() {
+            return known;
+        }
+        let text = u32::try_from(code).ok().and_then(|code| batch.texts(column)?.get(code));
+        let number = self.number(text);
+        let known = &mut self.known[at];
+        known.resize(known.len().max(code + 1), None);
+        known[code] = Some(number);
+        number
+    }
+
     fn add(&mut self, batch: &SampleBatch<'_>) {
-        let text = |column: SampleColumn, row: usize| {
-            batch.texts(column)?.get(*batch.codes(column).get(row)?)
-        };
+        if batch.has_new_dictionaries() {
+            self.known = Default::default();
+        }
         let stacks = batch.ints(SampleColumn::StackId);
         let samples = batch.ints(SampleColumn::Samples);
         let weights = batch.ints(SampleColumn::Weight);
@@ -100,18 +121,33 @@ impl RowSums {
             let known = self.windows.entry(*start).or_default();
             *known = (*known).max(*length);
         }
+        // Rows are sorted, so equal ones follow each other.
+        let mut last: Option<(RowKey, Weight)> = None;
         for row in 0..batch.rows() {
-            let thread = text(SampleColumn::Thread, row);
+            let [event, thread, process, reason] =
+                std::array::from_fn(|at| self.number_of(batch, at, row));
             let key = RowKey {
-                event: self.number(text(SampleColumn::Event, row)),
-                comm: self.number(thread.or_else(|| text(SampleColumn::Process, row))),
-                reason: self.number(text(SampleColumn::WaitReason, row)),
+                event,
+                comm: if thread == 0 { process } else { thread },
+                reason,
                 stack: stacks[row],
                 window_us: windows.get(row).copied().unwrap_or(0),
             };
-            let sum = self.rows.entry(key).or_default();
-            sum.samples += u64::try_from(samples[row]).unwrap_or(0);
-            sum.period += u64::try_from(weights[row]).unwrap_or(0);
+            let weight = Weight {
+                samples: u64::try_from(samples[row]).unwrap_or(0),
+                period: u64::try_from(weights[row]).unwrap_or(0),
+            };
+            match &mut last {
+                Some((known, sum)) if *known == key => sum.add(weight),
+                _ => {
+                    if let Some((key, sum)) = last.replace((key, weight)) {
+                        self.rows.entry(key).or_default().add(sum);
+                    }
+                }
+            }
+        }
+        if let Some((key, sum)) = last {
+            self.rows.entry(key).or_default().add(sum);
         }
     }
 

@@ -26,16 +26,13 @@ function lineChart(lines, marks, text) {
   const svg = draw("svg", { class: "chart", viewBox: `0 0 ${length} 100`, preserveAspectRatio: "none", role: "img", "aria-label": text });
   for (const { at } of marks) draw("line", { class: "deploy", x1: at, x2: at, y1: 0, y2: 100 }, svg);
   lines.forEach((line, number) => {
-    let path = "", isOpen = false;
+    const has = (at) => line.shares[at] !== null && line.shares[at] !== undefined;
+    let path = "";
     line.shares.forEach((share, at) => {
-      if (share === null) {
-        isOpen = false;
-        return;
-      }
-      const point = `${at},${(96 - (92 * share) / most).toFixed(2)}`;
+      if (!has(at)) return;
+      path += `${has(at - 1) ? "L" : "M"}${at},${(96 - (92 * share) / most).toFixed(2)}`;
       // A lone slice is a short line.
-      path += isOpen ? `L${point}` : `M${point}h0.4M${point}`;
-      isOpen = true;
+      if (!has(at - 1) && !has(at + 1)) path += "h0.4";
     });
     draw("path", { class: `series-${number % 6}`, d: path }, svg);
   });

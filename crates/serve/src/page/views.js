@@ -62,7 +62,7 @@ async function services(signal) {
     number("weight", (row) => row.weight, (row) => amount(event, row.weight)),
     ...(isTime(event) ? [number("cores", (row) => row.weight, (row) => (row.weight / 1000 / (until - since)).toFixed(2))] : []),
     number("samples", (row) => row.samples, (row) => count(row.samples)),
-    ...(isStore() ? [text("", null, { cell: (row) => versionButton(rows, row) })] : []),
+    ...(isStore() ? [text("version before", null, { cell: (row) => versionButton(rows, row) })] : []),
   ];
   put(table(`${isStore() ? "Services and versions" : "Threads"} by ${event}, ${rangeText(since, until)}`, columns, rows));
 }
@@ -149,9 +149,9 @@ async function tableView(signal) {
     const listed = rows.filter((row) => matches(named(row[by])));
     const hasTotal = listed.some((row) => "total" in row) && OTHER_LABELS.includes(by);
     const columns = [
-      ...(hasTotal ? [number("total", (row) => row.total, (row) => percent(row.total_share)), number("weight", (row) => row.total, (row) => amount(event, row.total))] : []),
+      ...(hasTotal ? [number("with callees", (row) => row.total, (row) => percent(row.total_share)), number("weight", (row) => row.total, (row) => amount(event, row.total))] : []),
       number("self", (row) => row.self, (row) => percent(row.self_share)),
-      number("weight", (row) => row.self, (row) => amount(event, row.self)),
+      number("self weight", (row) => row.self, (row) => amount(event, row.self)),
       number("samples", (row) => row.samples, (row) => count(row.samples)),
       text(by, (row) => row[by], { isWide: true, isHead: true, cell: (row) => nameCell(by, row[by]) }),
     ];

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{EVENING_US, copy_folder, files, info, store, window};
 use crate::schema::SampleColumn;
 use crate::{
-    Figures, LabelSet, Query, SampleBatch, SegmentBuilder, SegmentLimits, StackFrame, StoreReader,
+    Figures, LabelSet, Query, SampleBatch, ScanProgress, SegmentBuilder, SegmentLimits, StackFrame,
+    StoreError, StoreReader,
 };
 
 const MINUTE_US: i64 = 60_000_000;
@@ -237,4 +239,30 @@ fn damaged_files_are_errors() {
     }
     // Others change a value, or a byte that isn't read.
     assert!(errors > 30, "{errors}");
+}
+
+#[test]
+fn a_scan_tells_its_progress_and_can_be_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for minute in 0..20 {
+        store.write(&window("web", EVENING_US + minute * MINUTE_US)).unwrap();
+    }
+    let progress = Arc::new(ScanProgress::default());
+    let reader = StoreReader::open(folder.path(), 1).unwrap();
+    let reader = reader.with_progress(Arc::clone(&progress));
+    let scan = |each: &(dyn Fn() + Sync)| {
+        let batches = |count: &mut u32, _: &SampleBatch<'_>| {
+            *count += 1;
+            each();
+        };
+        reader.scan(&Query::default(), &WANTED, || 0, batches).map(|counts| counts[0])
+    };
+    assert_eq!(scan(&|| {}).unwrap(), 20);
+    // A file and its row group are a part each.
+    assert_eq!(progress.parts(), [40, 40]);
+    let stopping = || progress.stop();
+    assert!(matches!(scan(&stopping), Err(StoreError::Stopped)));
+    let [read, parts] = progress.parts();
+    assert!(read < parts, "{read} of {parts}");
 }
