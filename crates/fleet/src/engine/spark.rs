@@ -59,7 +59,12 @@ pub struct Spark {
 
 impl Spark {
     fn settings(&self) -> BTreeMap<&str, String> {
-        let fixed = [("spark.sql.session.timeZone", "UTC"), ("spark.sql.ansi.enabled", "false")];
+        let fixed = [
+            ("spark.sql.session.timeZone", "UTC"),
+            ("spark.sql.ansi.enabled", "false"),
+            // Else a job on the cluster lists the files that tare has listed.
+            ("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000"),
+        ];
         let mut settings: BTreeMap<&str, String> =
             fixed.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
         if !self.server.starts_with("sc:") {

@@ -292,3 +292,37 @@ fn credentials_go_to_no_server_without_tls() {
         assert!(open(engine, Access::default()).is_err(), "{engine}");
     }
 }
+
+#[test]
+fn a_program_gets_the_statement_as_input_and_the_token_by_the_environment() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("python");
+    let here = folder.path().display();
+    let script = format!(
+        "#!/bin/sh\ncat >{here}/asked\nenv >{here}/environment\necho \"$@\" >{here}/arguments\n\
+         echo 'progress: 3 of 8 tasks' >&2\nsleep 1\necho '{{\"n\":1}}'\n"
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+    let limits = ResourceLimits { threads: Some(2), memory_bytes: Some(1 << 29) };
+    let options = EngineOptions {
+        store: folder.path(),
+        limits,
+        access: token(),
+        path: None,
+        spark_python: Some(program),
+    };
+    let engine = options.open("spark=spark://127.0.0.1:7077").unwrap();
+    let told = Mutex::new(Vec::new());
+    let progress = |text: &str| told.lock().unwrap().push(text.to_owned());
+    let control = RunControl { progress: Some(&progress), ..RunControl::default() };
+    let rows = ask(&*engine, "select 1 as n", &control).unwrap();
+    assert_eq!(rows, [vec![("n".to_owned(), json!(1))]]);
+    assert_eq!(*told.lock().unwrap(), ["spark: 3 of 8 tasks"]);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let asked: Value = serde_json::from_str(&read("asked")).unwrap();
+    assert!(asked["text"].as_str().unwrap().ends_with("\nselect 1 as n"), "{asked}");
+    assert_eq!(asked["settings"]["spark.executor.memory"], "524288k");
+    assert!(read("environment").contains("hunter2") && !read("arguments").contains("hunter2"));
+}
