@@ -9,6 +9,10 @@ import tempfile
 import time
 
 
+class PageLeft(RuntimeError):
+    """The page went on to another one while a script ran."""
+
+
 class Page:
     def __init__(self, url, width=1600, height=4000):
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -58,6 +62,8 @@ class Page:
             answer, self.rest = self.rest.split(b"\0", 1)
             answer = json.loads(answer)
             if answer.get("id") == self.number:
+                if answer.get("error", {}).get("message", "").startswith("Inspected target navigated"):
+                    raise PageLeft(method)
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
@@ -69,15 +75,17 @@ class Page:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=60):
+    def wait(self, expression, seconds=60, pause=0.1):
         end = time.time() + seconds
         while True:
-            value = self.js(expression)
-            if value:
-                return value
+            # A page that goes on to another one ends its script.
+            with contextlib.suppress(PageLeft):
+                value = self.js(expression)
+                if value:
+                    return value
             if time.time() > end:
                 raise RuntimeError(f"in vain: {expression}; the page says {self.js('document.body.innerText')!r}")
-            time.sleep(0.1)
+            time.sleep(pause)
 
     def key(self, key, modifiers=0):
         """Presses a key: one with a text, or Tab, Enter, Escape, ArrowLeft and so on."""

@@ -161,8 +161,7 @@ def measure(tare, store):
             try:
                 begin = time.time()
                 page.call("Page.navigate", url=server.link)
-                while not page.js(IDLE):
-                    time.sleep(0.005)
+                page.wait(IDLE, pause=0.005)
                 times.setdefault("first view", []).append(time.time() - begin)
                 for link in [
                     "view=services&where=service=service-03",
