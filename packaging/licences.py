@@ -28,9 +28,9 @@ def output(*command):
 
 def crates(target):
     """The packages in the binary, by name and version: not those of build scripts, macros and tests."""
-    lines = output("cargo", "tree", "--locked", "-p", "tare-perf", "-e", "normal,no-proc-macro", "--target", target, "--prefix", "none", "-f", "{p}")
+    lines = output("cargo", "tree", "--locked", "-p", "tare-perf", "--features", "full", "-e", "normal,no-proc-macro", "--target", target, "--prefix", "none", "-f", "{p}")
     linked = sorted({tuple(line.split()[:2]) for line in lines.splitlines() if line})
-    metadata = json.loads(output("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target))
+    metadata = json.loads(output("cargo", "metadata", "--locked", "--features", "tare-perf/full", "--format-version", "1", "--filter-platform", target))
     packages = {(package["name"], "v" + package["version"]): package for package in metadata["packages"]}
     return [packages[key] for key in linked], metadata["resolve"]["nodes"]
 

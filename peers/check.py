@@ -193,27 +193,41 @@ def speedscope(recording, events):
     return count + seen
 
 
+def hold_tables(wanted, own, total):
+    """Compares one event's sums of a store, whose frames have no name if only unwind tables know the function."""
+    named = {name: (int(own.get(name, 0)), int(sum_)) for name, sum_ in total.items() if name}
+    for name, (of_it, with_calls) in named.items():
+        assert of_it == wanted.own[name], f"{name}: itself {of_it} instead of {wanted.own[name]}"
+        expected = wanted.total.get(name)
+        assert expected in (None, with_calls), f"{name}: {with_calls} with what it calls, instead of {expected}"
+    assert sum(own.values()) == sum(wanted.own.values()), "the sum of all samples"
+    assert len(named) > 2, f"functions: {named}"
+    return len(named)
+
+
 def parquet_duckdb(recording, events):
-    path, count = exported(recording, "parquet", "samples.parquet"), 0
-    version = duckdb.sql(f"select decode(value) from parquet_kv_metadata('{path}') where decode(key) = 'tare.version'")
-    assert version.fetchall() == [("1",)], "the version of the schema"
+    path, count = exported(recording, "parquet", "duckdb-tables"), 0
+    run(TARE, "store", "verify", "--store", path)
+    connection = duckdb.connect()
+    connection.execute(run(TARE, "fleet", "ddl", "--store", path))
     for event, wanted in events.items():
-        rows = f"(select * from '{path}' where event = '{event}')"
-        own = dict(duckdb.sql(f"select function, sum(period)::hugeint from {rows} group by 1").fetchall())
-        unnested = f"(select period, unnest(list_distinct(stack)) f from {rows})"
-        total = dict(duckdb.sql(f"select f, sum(period)::hugeint from {unnested} group by 1").fetchall())
-        count += hold(wanted, {name: (own.get(name, 0), sum_) for name, sum_ in total.items()})
+        rows = f"(select * from samples where event = '{event}')"
+        own = dict(connection.sql(f"select function, sum(weight)::bigint from {rows} group by 1").fetchall())
+        chains = "(select distinct stack_id, function from frames)"
+        query = f"select c.function, sum(weight)::bigint from {rows} join {chains} c using (stack_id) group by 1"
+        count += hold_tables(wanted, own, dict(connection.sql(query).fetchall()))
     return count
 
 
 def parquet_pandas(recording, events):
-    frame, count = pandas.read_parquet(exported(recording, "parquet", "samples.parquet")), 0
+    path, count = exported(recording, "parquet", "pandas-tables"), 0
+    samples, frames = (pandas.concat(map(pandas.read_parquet, sorted((path / table).rglob("*.parquet")))) for table in ("samples", "frames"))
+    chains = frames[["stack_id", "function"]].drop_duplicates()
     for event, wanted in events.items():
-        rows = frame[frame.event == event]
-        own = rows.groupby("function").period.sum().to_dict()
-        each = rows.assign(f=rows["stack"].map(lambda stack: list(set(stack)))).explode("f")
-        total = each.groupby("f").period.sum().to_dict()
-        count += hold(wanted, {name: (int(own.get(name, 0)), int(sum_)) for name, sum_ in total.items()})
+        rows = samples[samples.event == event]
+        own = rows.groupby("function", dropna=False).weight.sum().to_dict()
+        total = rows.merge(chains, on="stack_id", suffixes=("_leaf", "")).groupby("function").weight.sum().to_dict()
+        count += hold_tables(wanted, own, total)
     return count
 
 

@@ -156,7 +156,7 @@ impl Exports {
         fn binary(_: &[u8]) -> Result<(), String> {
             Ok(())
         }
-        let exporters = FORMATS.iter().map(|format| {
+        let exporters = FORMATS.iter().filter_map(|format| {
             let check: Check = match format.extension {
                 _ if format.is_binary => binary,
                 "jsonl" => strict::json_lines,
@@ -164,8 +164,8 @@ impl Exports {
                 _ => strict::plain,
             };
             let written = SharedBuffer::default();
-            let exporter = format.create(Box::new(written.clone()));
-            (exporter.expect("memory takes every write"), written, check)
+            let exporter = format.create?(Box::new(written.clone()));
+            Some((exporter.expect("memory takes every write"), written, check))
         });
         let switches = Tracepoints::default();
         let sched = Sched::new(SchedOptions::default());

@@ -1,10 +1,11 @@
 //! The agent's configuration: a TOML file, whose keys are the names of `tare agent`'s options.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use tare_store::StoreLocation;
 use thiserror::Error;
 
 use crate::labels::{EnvironmentLabel, LabelOptions};
@@ -13,6 +14,12 @@ pub use crate::values::{Interval, Share, Size, ValueError};
 
 /// The folder that segments go into by default.
 pub const DEFAULT_STORE: &str = "/var/lib/tare";
+
+/// The folder in which windows wait for a bucket by default.
+pub const DEFAULT_SPOOL: &str = "/var/lib/tare/spool";
+
+/// Default of the limit on windows that wait for a bucket, in bytes.
+pub const DEFAULT_SPOOL_SIZE: u64 = 1 << 30;
 
 /// Default of the sampling rate, in Hz. Most timers have rates that it doesn't divide.
 pub const DEFAULT_HZ: u64 = 19;
@@ -30,8 +37,10 @@ const WINDOWS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    /// Folder of the segments.
+    /// Where segments go: a folder, or `s3://BUCKET/PREFIX`.
     pub store: PathBuf,
+    /// Where segments wait for a bucket.
+    pub spool: SpoolConfig,
     /// Length of a window.
     pub window: Interval,
     /// Events, as for `-e`; empty: `cycles`, or `cpu-clock` without a PMU.
@@ -66,6 +75,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             store: DEFAULT_STORE.into(),
+            spool: SpoolConfig::default(),
             window: Interval(Duration::from_secs(60)),
             events: Vec::new(),
             frequency: DEFAULT_HZ,
@@ -104,6 +114,22 @@ pub struct LimitConfig {
     pub size: Option<Size>,
 }
 
+/// Where segments wait for a bucket: the table `spool`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SpoolConfig {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Size above which the oldest windows are dropped.
+    pub size: Size,
+}
+
+impl Default for SpoolConfig {
+    fn default() -> Self {
+        Self { folder: DEFAULT_SPOOL.into(), size: Size(DEFAULT_SPOOL_SIZE) }
+    }
+}
+
 /// Why a configuration can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
@@ -134,6 +160,14 @@ pub enum ConfigError {
         "metrics = \"{0}\": give a loopback address such as 127.0.0.1:9464, or metrics-public too"
     )]
     Metrics(SocketAddr),
+    /// Limits of a store whose windows other hosts write too.
+    #[error(
+        "limits: they are for a folder: rules of the bucket delete old windows, and spool.size limits those that wait"
+    )]
+    Limits,
+    /// A bucket in a build without them.
+    #[error("store = \"{0}\": this tare was built without the feature s3")]
+    NoBuckets(String),
     /// A target that can't be used.
     #[error(transparent)]
     Push(#[from] TargetError),
@@ -166,6 +200,14 @@ impl Config {
             return Err(ConfigError::Rate { hz: self.frequency, min_hz: self.min_rate });
         }
         push::validate(&self.push)?;
+        if let StoreLocation::Bucket(url) = self.location() {
+            if cfg!(not(feature = "s3")) {
+                return Err(ConfigError::NoBuckets(url));
+            }
+            if self.limits != LimitConfig::default() {
+                return Err(ConfigError::Limits);
+            }
+        }
         match self.metrics {
             Some(address) if !address.ip().is_loopback() && !self.metrics_public => {
                 return Err(ConfigError::Metrics(address));
@@ -173,6 +215,18 @@ impl Config {
             _ => {}
         }
         self.label_options().map(|_| ())
+    }
+
+    /// Returns where the store is.
+    #[must_use]
+    pub fn location(&self) -> StoreLocation {
+        StoreLocation::from_path(&self.store)
+    }
+
+    /// Returns the folder that windows are written into: the store, or the spool of a bucket.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        if self.location().is_bucket() { &self.spool.folder } else { &self.store }
     }
 
     /// Returns the options of labels.
@@ -227,6 +281,10 @@ size = "10G"
         assert!(error("window = 60").contains("line 1"));
         assert!(error("max-overhead = \"0%\"").contains("give a share such as 0.5%"));
         assert!(error("frequency = 5\nmin-rate = 6").contains("min-rate"));
+        let bucket = "store = \"s3://b/p\"\n[limits]\nage = \"1d\"";
+        let refused =
+            if cfg!(feature = "s3") { "limits: they are" } else { "store = \"s3://b/p\"" };
+        assert!(error(bucket).starts_with(refused), "{}", error(bucket));
         assert!(error("[labels]\nenvironment = [\"A B\"]").contains("LABEL=VARIABLE"));
     }
 }

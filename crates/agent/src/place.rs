@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use tare_kernel::host::Host;
 use tare_store::{SegmentInfo, Store, StoreError, StoreOptions};
+use tare_symbols::{SymbolCache, SymbolOptions};
 use thiserror::Error;
 
 use crate::config::Config;
@@ -111,12 +112,12 @@ impl AgentPlace {
         shared: Option<&Path>,
         mut notice: impl FnMut(PlaceNotice),
     ) -> Result<Self, PlaceError> {
-        let path = &config.store;
+        let path = config.folder();
         let store = Store::open(path, StoreOptions::default()).map_err(PlaceError::Store)?;
         let folder = path.join(AGENT_FOLDER);
         let of_store = lock(&folder).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => PlaceError::InUse(path.clone()),
-            _ => PlaceError::Lock(path.clone(), error),
+            io::ErrorKind::WouldBlock => PlaceError::InUse(path.to_owned()),
+            _ => PlaceError::Lock(path.to_owned(), error),
         })?;
         let of_host = lock_host(shared, config.cgroup.as_deref(), &mut notice)?;
         store.recover().map_err(PlaceError::Recovery)?;
@@ -182,4 +183,16 @@ pub fn segment_info(config: &Config, host: &Host, agent_version: &str) -> Segmen
         start_us: 0,
         end_us: 0,
     }
+}
+
+/// Sources of symbols: those of this machine. Tables of symbols are kept beside the status, so that
+/// they are mapped instead of read when an agent starts again.
+#[must_use]
+pub fn symbol_options(status: &Path) -> SymbolOptions {
+    let uid = rustix::process::geteuid().as_raw();
+    let folder = status.with_file_name("symbols");
+    let is_made = DirBuilder::new().recursive(true).mode(0o700).create(&folder).is_ok();
+    let max_bytes = SymbolCache::DEFAULT_MAX_BYTES;
+    let cache = is_made.then_some(SymbolCache { folder, max_bytes, uid });
+    SymbolOptions { cache, reader_uid: uid, ..SymbolOptions::default() }
 }

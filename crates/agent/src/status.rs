@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tare_format::printable;
 use tare_store::{Figures, SegmentInfo};
 
+use crate::config::Config;
 use crate::metrics::AgentFigures;
 use crate::push::PushTotals;
 use crate::window::now_us;
@@ -41,6 +42,9 @@ pub struct StatusDocument {
     /// The targets of `--push`.
     #[serde(default)]
     push: Vec<PushTotals>,
+    /// The bucket that the store is in.
+    #[serde(default)]
+    bucket: Option<PushTotals>,
 }
 
 /// The figures of the window that ended last.
@@ -90,6 +94,7 @@ impl StatusDocument {
             error: None,
             last_window: LastWindow::default(),
             push: Vec::new(),
+            bucket: None,
         }
     }
 
@@ -108,10 +113,11 @@ impl StatusDocument {
         };
     }
 
-    /// Replaces the figures of targets, and returns whether they changed.
-    pub fn set_pushed(&mut self, totals: Vec<PushTotals>) -> bool {
-        let is_changed = self.push != totals;
-        self.push = totals;
+    /// Replaces the figures of targets and of the bucket, and returns whether they changed.
+    pub fn set_sent(&mut self, push: Vec<PushTotals>, bucket: Option<PushTotals>) -> bool {
+        let is_changed = self.push != push || self.bucket != bucket;
+        self.push = push;
+        self.bucket = bucket;
         is_changed
     }
 
@@ -140,7 +146,7 @@ impl StatusDocument {
             own_cpu_us,
             kernel_us,
             rate_hz: self.last_window.rate_hz,
-            push: self.push.clone(),
+            push: self.push.iter().chain(&self.bucket).cloned().collect(),
         }
     }
 
@@ -174,14 +180,17 @@ impl StatusDocument {
             writeln!(out, "error     {}", printable(error))?;
         }
         for target in &self.push {
-            write_target(out, target)?;
+            write_target(out, "push  ", target)?;
+        }
+        if let Some(bucket) = &self.bucket {
+            write_target(out, "bucket", bucket)?;
         }
         Ok(())
     }
 }
 
-fn write_target(out: &mut impl Write, target: &PushTotals) -> io::Result<()> {
-    writeln!(out, "push      {}", printable(&target.url))?;
+fn write_target(out: &mut impl Write, kind: &str, target: &PushTotals) -> io::Result<()> {
+    writeln!(out, "{kind}    {}", printable(&target.url))?;
     let PushTotals { windows, samples, bytes, .. } = target;
     writeln!(out, "  sent    {windows} windows, {samples} samples, {bytes} bytes")?;
     for (name, windows, samples) in [
@@ -194,6 +203,42 @@ fn write_target(out: &mut impl Write, target: &PushTotals) -> io::Result<()> {
         Some(error) => writeln!(out, "  error   {}", printable(error)),
         None => Ok(()),
     }
+}
+
+/// Writes the options that a valid configuration results in.
+///
+/// # Errors
+/// Fails if `out` can't be written.
+pub fn write_config(
+    out: &mut impl Write,
+    config: &Config,
+    file: Option<&str>,
+    json: bool,
+) -> io::Result<()> {
+    if json {
+        let value = serde_json::json!({
+            "version": STATUS_VERSION,
+            "file": file,
+            "store": config.store,
+            "window_s": config.window.0.as_secs(),
+            "events": config.events,
+            "frequency_hz": config.frequency,
+            "max_overhead": config.max_overhead.0,
+            "off_cpu": config.off_cpu,
+            "cgroup": config.cgroup,
+            "push": config.push.iter().map(|target| target.url.to_string()).collect::<Vec<_>>(),
+        });
+        return writeln!(out, "{value}");
+    }
+    writeln!(out, "ok: {}", file.unwrap_or("no file, defaults"))?;
+    writeln!(out, "store         {}", config.store.display())?;
+    if config.location().is_bucket() {
+        writeln!(out, "spool         {}", config.folder().display())?;
+    }
+    writeln!(out, "window        {}", config.window)?;
+    writeln!(out, "frequency     {} Hz", config.frequency)?;
+    writeln!(out, "max-overhead  {}%", 100.0 * config.max_overhead.0)?;
+    config.push.iter().try_for_each(|target| writeln!(out, "push          {}", target.url))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use foldhash::fast::RandomState;
 use tare_format::abi::Sampling;
+use tare_format::file::ClockData;
 use tare_format::record::Sample;
 use tare_kernel::timestamp::monotonic_ns;
 use tare_replay::{CodeAddress, CpuMode, DsoAddress, FrameLocation, LiveSink, Machine, Replayed};
@@ -61,11 +62,12 @@ pub struct ClosedWindow {
     pub counts: WindowCounts,
 }
 
-/// A sink that sums up live samples.
+/// A sink that sums up samples.
 #[derive(Debug)]
 pub struct WindowSink {
     options: WindowOptions,
     labeler: Labeler,
+    clock: WindowClock,
     open: OpenWindow,
     closed: Vec<ClosedWindow>,
     chain: Vec<CodeAddress>,
@@ -88,6 +90,24 @@ pub struct WindowTime {
 struct Clocks {
     utc_us: i64,
     monotonic_ns: u64,
+}
+
+/// What tells the time of samples.
+#[derive(Clone, Copy, Debug)]
+enum WindowClock {
+    /// The machine's clocks now: UTC may be set.
+    Live,
+    /// The clocks at one moment of a recording.
+    Recorded(Clocks),
+}
+
+impl WindowClock {
+    fn read(self) -> Clocks {
+        match self {
+            Self::Live => Clocks::now(),
+            Self::Recorded(clocks) => clocks,
+        }
+    }
 }
 
 /// Returns the time in microseconds since 1970 (UTC).
@@ -256,7 +276,11 @@ impl OpenWindow {
 
 impl LiveSink for WindowSink {
     fn take(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>) {
-        self.close_before(sample.time_ns.unwrap_or(0));
+        let time_ns = sample.time_ns.unwrap_or(0);
+        match self.clock {
+            WindowClock::Live => self.close_before(time_ns),
+            WindowClock::Recorded(clocks) => self.begin_window(time_ns, clocks),
+        }
         let Some(event) = sample.event.and_then(|at| sample.description.events().get(at)) else {
             return;
         };
@@ -294,28 +318,72 @@ impl WindowSink {
     #[must_use]
     pub fn new(options: WindowOptions, labeler: Labeler) -> Self {
         let clocks = Clocks::now();
-        let time = WindowTime::from_start(clocks.utc_us, options.length, clocks);
+        Self::at(options, labeler, WindowClock::Live, clocks.utc_us)
+    }
+
+    /// Opens the first window of a recording, at a time of its clock in nanoseconds. Without
+    /// `clock`, dates are those of the recording's clock as if it counted from 1970.
+    #[must_use]
+    pub fn for_recording(
+        options: WindowOptions,
+        labeler: Labeler,
+        clock: Option<ClockData>,
+        start_ns: u64,
+    ) -> Self {
+        let clocks = clock.map_or(Clocks { utc_us: 0, monotonic_ns: 0 }, |clock| Clocks {
+            utc_us: i64::try_from(clock.wall_clock_ns / 1000).unwrap_or(0),
+            monotonic_ns: clock.clock_ns,
+        });
+        Self::at(options, labeler, WindowClock::Recorded(clocks), clocks.utc_at(start_ns).max(0))
+    }
+
+    fn at(options: WindowOptions, labeler: Labeler, clock: WindowClock, start_us: i64) -> Self {
+        let time = WindowTime::from_start(start_us, options.length, clock.read());
         Self {
             open: OpenWindow::new(&options.info, time),
             options,
             labeler,
+            clock,
             closed: Vec::new(),
             chain: Vec::new(),
             stack: Vec::new(),
         }
     }
 
+    /// Begins another window at the time of a sample, in nanoseconds, if the open one has ended by
+    /// then or is half of its limits.
+    fn begin_window(&mut self, time_ns: u64, clocks: Clocks) {
+        let start_us = clocks.utc_at(time_ns);
+        let WindowTime { start_us: opened_us, end_us, .. } = self.open.time;
+        if start_us >= end_us {
+            self.close(WindowTime::from_start(start_us, self.options.length, clocks));
+        } else if self.open.builder.is_half_full() && start_us > opened_us {
+            self.open.builder.set_end(start_us);
+            self.close(WindowTime::from_start(start_us, self.options.length, clocks));
+        }
+    }
+
     /// Closes windows that end at or before a time of the monotonic clock, in nanoseconds.
     pub fn close_before(&mut self, time_ns: u64) {
         while self.open.time.end_ns <= time_ns {
-            let next = self.open.time.next(self.options.length, Clocks::now());
+            let next = self.open.time.next(self.options.length, self.clock.read());
             self.close(next);
         }
     }
 
     /// Ends the open window now, at the end of the recording.
     pub fn close_now(&mut self) {
-        let clocks = Clocks::now();
+        self.close_at(Clocks::now());
+    }
+
+    /// Ends the open window of a recording at the time of its last sample, in nanoseconds.
+    pub fn close_after(&mut self, last_ns: u64) {
+        let clocks = self.clock.read();
+        let utc_us = clocks.utc_at(last_ns).saturating_add(1);
+        self.close_at(Clocks { utc_us, ..clocks });
+    }
+
+    fn close_at(&mut self, clocks: Clocks) {
         let end_us = clocks.utc_us.clamp(self.open.time.start_us, self.open.time.end_us);
         self.open.builder.set_end(end_us);
         self.close(WindowTime::from_start(end_us, self.options.length, clocks));

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tare_store::{Segment, SegmentInfo, Store, StoreError, StoreLimits};
 
+use crate::upload::OutgoingSpool;
 use crate::window::now_us;
 
 /// Windows that wait for the thread.
@@ -68,16 +69,21 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Starts the thread.
+    /// Starts the thread. A spool has its own limit, and isn't compacted.
     ///
     /// # Errors
     /// Fails if no thread can be started.
-    pub fn start(store: Store, limits: StoreLimits) -> std::io::Result<Self> {
+    pub fn start(
+        store: Store,
+        limits: StoreLimits,
+        spool: Option<Arc<OutgoingSpool>>,
+    ) -> std::io::Result<Self> {
         let (queue, windows) = sync_channel(QUEUED);
         let totals = Arc::<Mutex<WriteTotals>>::default();
         let mut work = WriterThread {
             store,
             limits,
+            spool,
             kept: VecDeque::new(),
             dropped: VecDeque::new(),
             totals: Arc::clone(&totals),
@@ -125,6 +131,8 @@ fn lock(totals: &Mutex<WriteTotals>) -> MutexGuard<'_, WriteTotals> {
 struct WriterThread {
     store: Store,
     limits: StoreLimits,
+    /// `None` unless windows are sent from the store.
+    spool: Option<Arc<OutgoingSpool>>,
     kept: VecDeque<FinishedWindow>,
     /// Windows that were dropped, and aren't gaps in the store yet.
     dropped: VecDeque<(SegmentInfo, u64)>,
@@ -139,7 +147,7 @@ impl WriterThread {
             self.kept.push_back(window);
             self.write_kept();
             self.bound();
-            if self.upkeep.elapsed() >= UPKEEP {
+            if self.upkeep.elapsed() >= UPKEEP && self.spool.is_none() {
                 self.upkeep = Instant::now();
                 self.keep_up();
             }
@@ -159,6 +167,10 @@ impl WriterThread {
                     totals.samples += window.samples;
                     totals.bytes += written.bytes;
                     totals.error = None;
+                    drop(totals);
+                    if let Some(spool) = &self.spool {
+                        spool.add_window(window.samples, written.bytes);
+                    }
                 }
                 Err(error) => {
                     lock(&self.totals).error = Some(error.to_string());
@@ -168,8 +180,9 @@ impl WriterThread {
             self.kept.pop_front();
         }
         while let Some((info, samples)) = self.dropped.front() {
-            if self.store.write_gap(info, *samples).is_err() {
-                return;
+            let Ok(written) = self.store.write_gap(info, *samples) else { return };
+            if let Some(spool) = &self.spool {
+                spool.add_gap(written.bytes);
             }
             self.dropped.pop_front();
         }
@@ -242,7 +255,7 @@ mod tests {
     fn windows_are_counted_when_they_are_written() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-        let writer = SegmentWriter::start(store, StoreLimits::default()).unwrap();
+        let writer = SegmentWriter::start(store, StoreLimits::default(), None).unwrap();
         (0..3).for_each(|minute| writer.write(window(minute, 10)));
         let totals = writer.finish();
         assert_eq!((totals.windows, totals.samples, totals.dropped_windows), (3, 30, 0));
@@ -256,6 +269,7 @@ mod tests {
         let mut thread = WriterThread {
             store,
             limits: StoreLimits { max_age: Some(Duration::from_secs(60)), max_bytes: None },
+            spool: None,
             kept: (0..3).map(|minute| window(minute, 1)).collect(),
             dropped: VecDeque::new(),
             totals: Arc::default(),
@@ -278,6 +292,7 @@ mod tests {
         let mut thread = WriterThread {
             store,
             limits: StoreLimits::default(),
+            spool: None,
             kept: VecDeque::new(),
             dropped: VecDeque::new(),
             totals: Arc::default(),

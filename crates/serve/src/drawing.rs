@@ -98,9 +98,10 @@ pub(crate) fn pprof(
     let format = FormatInfo::from_name("pprof");
     let absent = || ServeError::Question("this build of tare can't write pprof".to_owned());
     let format = format.ok_or_else(absent)?;
+    let create = format.create.ok_or_else(absent)?;
     let FlameSide { recorded, samples } = source.side(&view.selection, job)?;
     let buffer = SharedBuffer::default();
-    let mut exporter = format.create(Box::new(buffer.clone()))?;
+    let mut exporter = create(Box::new(buffer.clone()))?;
     for sliced in samples.sliced() {
         let SliceRow { row, weight, .. } = sliced;
         let sample = tare_render::LocatedSample { row, weight, time_ns: None, switch: None };

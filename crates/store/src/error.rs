@@ -30,15 +30,32 @@ pub enum StoreError {
     /// Another program holds the lock of the store.
     #[error("{path}: another program is rewriting this store; try again when it has ended", path = .0.display())]
     Locked(PathBuf),
-    /// The caller stopped a scan.
+    /// The caller stopped a scan or a transfer.
     #[error("stopped")]
     Stopped,
     /// A URL doesn't name a bucket.
     #[error("'{0}' isn't a bucket: write s3://BUCKET or s3://BUCKET/PREFIX")]
     #[cfg(feature = "s3")]
     Url(String),
+    /// Options of a bucket can't be used.
+    #[error("{0}")]
+    #[cfg(feature = "s3")]
+    BucketOption(String),
+    /// The windows of a query are larger than the disk space for them.
+    #[error(
+        "the bucket has more than {limit_mb} MB of these windows: select fewer with --since and --until"
+    )]
+    #[cfg(feature = "s3")]
+    TooLarge {
+        /// Limit of the mirror, in megabytes.
+        limit_mb: u64,
+    },
+    /// A store in a bucket, in a build without the feature `s3`.
+    #[error("--store {0}: this tare was built without the feature s3")]
+    #[cfg(not(feature = "s3"))]
+    NoBuckets(String),
     /// A bucket can't be read or written.
-    #[error("{object}: {source}")]
+    #[error("{object}: {}", crate::bucket_reason::reason(source))]
     #[cfg(feature = "s3")]
     Bucket {
         /// The object, or the bucket.

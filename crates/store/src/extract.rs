@@ -1,16 +1,14 @@
 //! Copies the samples of a query into a new store.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use foldhash::fast::RandomState;
 
 use crate::error::StoreError;
 use crate::filter::Query;
-use crate::folder::file_error;
 use crate::name::{FileKind, FileName};
+use crate::new_store::NewStore;
 use crate::publication::{FilePaths, Publication, encoding_error};
 use crate::reader::{StoreReader, again};
 use crate::row_cursor::RowCursor;
@@ -18,7 +16,7 @@ use crate::rows::Rows;
 use crate::schema::{
     FRAMES, FrameColumn, SAMPLES, SEGMENTS, SampleColumn, SegmentColumn, TableDefinition,
 };
-use crate::store::{Store, StoreOptions};
+use crate::store::Store;
 use crate::table_copy::TableCopy;
 use crate::table_file::TableFile;
 use crate::table_writer::Effort;
@@ -51,19 +49,13 @@ impl StoreReader {
     /// # Errors
     /// Fails if the folder has files, or a file can't be read or written.
     pub fn extract(&self, query: &Query, to: &Path) -> Result<Extraction, StoreError> {
-        let has_files = fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some());
-        if has_files {
-            let source = std::io::ErrorKind::DirectoryNotEmpty.into();
-            return Err(StoreError::File { path: to.to_owned(), source });
-        }
-        let unfinished = UnfinishedFolder::new(to);
+        let mut new = NewStore::begin(to)?;
         let extraction = again(|| {
-            unfinished.remove();
-            let store = Store::open(&unfinished.0, StoreOptions::default())?;
-            self.extract_into(query, &store)
+            new.clear()?;
+            self.extract_into(query, new.store())
         })?;
         if extraction.samples > 0 {
-            fs::rename(&unfinished.0, to).map_err(file_error(to))?;
+            new.publish()?;
         }
         Ok(extraction)
     }
@@ -180,28 +172,5 @@ impl KeptSamples {
         *sum = sum.saturating_add(int(SampleColumn::Samples));
         self.stacks.insert(int(SampleColumn::StackId));
         true
-    }
-}
-
-/// A folder beside the new store, which is removed unless it got the store's name.
-struct UnfinishedFolder(PathBuf);
-
-impl UnfinishedFolder {
-    fn new(to: &Path) -> Self {
-        let mut name = OsString::from(".");
-        name.push(to.file_name().unwrap_or_default());
-        name.push(format!(".{}.tmp", std::process::id()));
-        Self(to.with_file_name(name))
-    }
-
-    fn remove(&self) {
-        // What isn't there can't be removed; what can't be removed makes the next step fail.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Drop for UnfinishedFolder {
-    fn drop(&mut self) {
-        self.remove();
     }
 }

@@ -15,6 +15,10 @@ const LOCK: &str = ".lock";
 /// Held by the program that compacts, removes old windows or names frames.
 const REWRITE_LOCK: &str = ".rewrite.lock";
 
+/// Held by the program that makes a mirror follow its bucket.
+#[cfg(feature = "s3")]
+const MIRROR_LOCK: &str = ".mirror.lock";
+
 /// Called before each change; the change fails with its error.
 pub(crate) type Hook = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
@@ -116,6 +120,13 @@ impl Folder {
     /// Fails if another program holds it.
     pub(crate) fn lock_rewriting(&self) -> Result<File, StoreError> {
         let lock = self.lock_file(REWRITE_LOCK, FlockOperation::NonBlockingLockExclusive)?;
+        lock.ok_or_else(|| StoreError::Locked(self.root.clone()))
+    }
+
+    /// Takes the lock of a mirror, and waits for it.
+    #[cfg(feature = "s3")]
+    pub(crate) fn lock_mirror(&self) -> Result<File, StoreError> {
+        let lock = self.lock_file(MIRROR_LOCK, FlockOperation::LockExclusive)?;
         lock.ok_or_else(|| StoreError::Locked(self.root.clone()))
     }
 

@@ -1,8 +1,21 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
+#[cfg(not(feature = "s3"))]
+mod access_absent;
+#[cfg(feature = "s3")]
+mod access_bucket;
 mod block_codes;
 #[cfg(feature = "s3")]
 mod bucket;
+#[cfg(feature = "s3")]
+mod bucket_mirror;
+#[cfg(feature = "s3")]
+mod bucket_options;
+#[cfg(feature = "s3")]
+mod bucket_reason;
+#[cfg(feature = "s3")]
+mod bucket_upload;
 mod column_cursor;
 mod compaction;
 mod error;
@@ -12,8 +25,10 @@ mod folder;
 mod hybrid;
 mod limits;
 mod listing;
+mod location;
 mod merge;
 mod name;
+mod new_store;
 mod overview;
 mod progress;
 mod publication;
@@ -25,6 +40,8 @@ mod scan;
 pub mod schema;
 mod segment;
 mod segment_scan;
+#[cfg(feature = "s3")]
+mod spool;
 mod stack_table;
 mod store;
 mod symbolize;
@@ -36,15 +53,20 @@ mod tests;
 mod texts;
 mod verification;
 
+pub use access::StoreAccess;
 #[cfg(feature = "s3")]
-pub use bucket::{Bucket, BucketCredentials, BucketOptions, Transfer};
+pub use bucket::{Bucket, BucketStop, Transfer};
+#[cfg(feature = "s3")]
+pub use bucket_options::{BucketCredentials, BucketOptions};
 pub use column_cursor::TextDictionary;
 pub use compaction::Compaction;
 pub use error::StoreError;
 pub use extract::Extraction;
 pub use filter::{FilterError, LabelFilter, Query};
 pub use limits::{Removal, StoreLimits};
+pub use location::StoreLocation;
 pub use name::utc_date;
+pub use new_store::NewStore;
 pub use overview::{FileTotals, GapTotals, HostOverview, StoreOverview};
 pub use progress::ScanProgress;
 pub use reader::StoreReader;
@@ -55,6 +77,8 @@ pub use segment::{
     SegmentInfo, SegmentLimits, SegmentRow, StackFrame, StackId,
 };
 pub use segment_scan::SegmentSummary;
+#[cfg(feature = "s3")]
+pub use spool::{Spool, SpoolTally};
 pub use stack_table::{StackTable, StoredFrame};
 pub use store::{Store, StoreOptions, WriteSize};
 pub use symbolize::{FrameName, Symbolization, UnnamedFrame};

@@ -335,6 +335,16 @@ impl SegmentBuilder {
             + self.rows.len() * (size_of::<RowKey>() + size_of::<RowSum>() + 16)
     }
 
+    /// Returns whether the window is half of its limits, so that it has room for one more stack.
+    #[must_use]
+    pub fn is_half_full(&self) -> bool {
+        let SegmentLimits { stacks, frames, text_bytes } = self.limits;
+        2 * self.stacks.stacks.len() >= stacks
+            || 2 * self.stacks.frames.len() >= frames
+            || 2 * self.stacks.chains.len() >= stacks.saturating_mul(MEAN_FRAMES)
+            || 2 * self.texts.bytes() >= text_bytes
+    }
+
     /// Ends the window. Its rows are sorted as files have them.
     #[must_use]
     pub fn finish(mut self, figures: Figures) -> Segment {

@@ -11,11 +11,9 @@ use crate::folder::{Folder, Hook};
 use crate::name::{FileKind, FileName, is_window};
 use crate::publication::{ORDER, Publication, encoding_error};
 use crate::recovery::{self, Recovery};
-use crate::rows::Rows;
 use crate::schema::{FRAMES, SAMPLES, SEGMENTS};
 use crate::segment::{Segment, SegmentInfo, gap_row};
 use crate::table_writer::{Effort, GROUP_ROWS};
-use crate::texts::TextTable;
 
 /// How long [`Store::recover`] waits for programs that write.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -92,7 +90,9 @@ impl Store {
             .map_err(|error| encoding_error(self.path(), error))?;
         files.finish(out)?;
         let (rows, texts) = segment.summary();
-        self.write_summary(&mut files, &rows, &texts)?;
+        let mut out = files.create(&SEGMENTS, Effort::Little)?;
+        out.write_group(&rows, &texts).map_err(|error| encoding_error(self.path(), error))?;
+        files.finish(out)?;
         Ok(WriteSize { bytes: files.publish()? })
     }
 
@@ -102,24 +102,28 @@ impl Store {
     /// # Errors
     /// As [`Store::write`].
     pub fn write_gap(&self, info: &SegmentInfo, samples: u64) -> Result<WriteSize, StoreError> {
+        self.write_gap_for(info, samples, None)
+    }
+
+    /// Writes a gap, with an entry of its metadata.
+    pub(crate) fn write_gap_for(
+        &self,
+        info: &SegmentInfo,
+        samples: u64,
+        entry: Option<(&str, String)>,
+    ) -> Result<WriteSize, StoreError> {
         let name = window_name(FileKind::Gap, info)?;
         let _lock = self.share()?;
         let tables = [&SEGMENTS];
         let mut files = Publication::new(&self.folder, name, &tables)?;
         let (rows, texts) = gap_row(info, samples);
-        self.write_summary(&mut files, &rows, &texts)?;
-        Ok(WriteSize { bytes: files.publish()? })
-    }
-
-    fn write_summary<'a>(
-        &'a self,
-        files: &mut Publication<'a>,
-        rows: &Rows,
-        texts: &TextTable,
-    ) -> Result<(), StoreError> {
         let mut out = files.create(&SEGMENTS, Effort::Little)?;
-        out.write_group(rows, texts).map_err(|error| encoding_error(self.path(), error))?;
-        files.finish(out)
+        if let Some((key, value)) = entry {
+            out.annotate(key, value);
+        }
+        out.write_group(&rows, &texts).map_err(|error| encoding_error(self.path(), error))?;
+        files.finish(out)?;
+        Ok(WriteSize { bytes: files.publish()? })
     }
 
     /// Removes or completes files of a program that died while it wrote. Call it once after

@@ -9,12 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::outbox::Outbox;
 use super::request::PushRequest;
 use super::spool::PartId;
-
-/// First pause after a failure. Each further failure doubles it.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Longest pause that the sender chooses.
-const LAST_PAUSE: Duration = Duration::from_secs(60);
+use crate::retry::pause_after;
 
 /// Longest pause that a target may ask for.
 const ASKED_PAUSE: Duration = Duration::from_secs(600);
@@ -85,11 +80,9 @@ impl Failures {
         earlier + 1
     }
 
-    /// Returns the time until the next attempt: between half and one and a half of the pause, so
-    /// that agents which failed together don't come back together.
+    /// Returns the time until the next attempt.
     fn pause(&self, asked: Option<Duration>) -> Duration {
-        let doubled = FIRST_PAUSE.saturating_mul(1 << self.number.saturating_sub(1).min(16));
-        let pause = doubled.min(LAST_PAUSE).mul_f64(0.5 + fastrand::f64());
+        let pause = pause_after(self.number);
         match asked {
             Some(asked) => asked.min(ASKED_PAUSE).mul_f64(1.0 + 0.1 * fastrand::f64()).max(pause),
             None => pause,
@@ -138,20 +131,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_minute_and_vary() {
-        let pauses = |number, asked: Option<u64>| -> Vec<f64> {
-            let failures = Failures { number, attempts: None };
-            let asked = asked.map(Duration::from_secs);
+    fn a_target_may_ask_for_a_longer_pause() {
+        let pauses = |asked: u64| -> Vec<f64> {
+            let failures = Failures { number: 1, attempts: None };
+            let asked = Some(Duration::from_secs(asked));
             (0..200).map(|_| failures.pause(asked).as_secs_f64()).collect()
         };
-        for (number, middle) in [(1, 1.0), (2, 2.0), (5, 16.0), (40, 60.0)] {
-            let seconds = pauses(number, None);
-            assert!(seconds.iter().all(|s| (middle * 0.5..middle * 1.5).contains(s)));
-            let [least, most] =
-                [f64::min, f64::max].map(|pick| seconds.iter().copied().reduce(pick).unwrap());
-            assert!(most - least > middle * 0.5, "{least} to {most}");
-        }
-        assert!(pauses(1, Some(30)).iter().all(|s| (30.0..=33.0).contains(s)));
-        assert!(pauses(1, Some(1 << 40)).iter().all(|s| *s <= 660.0));
+        assert!(pauses(30).iter().all(|s| (30.0..=33.0).contains(s)));
+        assert!(pauses(1 << 40).iter().all(|s| *s <= 660.0));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            /- sums:  folded, pprof, speedscope       call chains with their weights
-//! samples ---+- rows:  jsonl, parquet                  each sample
+//! samples ---+- rows:  jsonl                           each sample
 //!            \- time:  chrome, firefox                 each sample, by thread
 //! ```
 //! Names are written as recorded, with invalid UTF-8 replaced; folded stacks also escape control
@@ -14,8 +14,6 @@ mod chrome;
 mod firefox;
 mod folded;
 mod jsonl;
-#[cfg(feature = "parquet")]
-mod parquet;
 #[cfg(feature = "pprof")]
 mod pprof;
 mod speedscope;
@@ -27,8 +25,6 @@ pub use chrome::Chrome;
 pub use firefox::Firefox;
 pub use folded::Folded;
 pub use jsonl::JsonLines;
-#[cfg(feature = "parquet")]
-pub use parquet::Parquet;
 #[cfg(feature = "pprof")]
 pub use pprof::Pprof;
 pub use speedscope::Speedscope;
@@ -67,6 +63,9 @@ impl TimeSpan {
 
 /// The output of an exporter.
 pub type ExportWriter = Box<dyn Write + Send>;
+
+/// Makes an exporter that writes to an output.
+pub type MakeExporter = fn(ExportWriter) -> io::Result<Box<dyn Exporter>>;
 
 /// Writes samples in a format.
 pub trait Exporter: SampleSink {
@@ -118,7 +117,11 @@ pub struct FormatInfo {
     pub has_traces: bool,
     /// See [`ExportFormat::HAS_ADDRESSES`].
     pub has_addresses: bool,
-    create: fn(ExportWriter) -> io::Result<Box<dyn Exporter>>,
+    /// Makes an exporter of this format; `None` if it isn't a file.
+    ///
+    /// # Errors
+    /// Fails if the start of the output can't be written.
+    pub create: Option<MakeExporter>,
 }
 
 impl FormatInfo {
@@ -131,16 +134,23 @@ impl FormatInfo {
             is_binary: F::IS_BINARY,
             has_traces: F::HAS_TRACES,
             has_addresses: F::HAS_ADDRESSES,
-            create: |out| Ok(Box::new(F::create(out)?)),
+            create: Some(|out| Ok(Box::new(F::create(out)?))),
         }
     }
 
-    /// Makes an exporter of this format.
-    ///
-    /// # Errors
-    /// Fails if the start of the output can't be written.
-    pub fn create(&self, out: ExportWriter) -> io::Result<Box<dyn Exporter>> {
-        (self.create)(out)
+    /// Describes the tables of a store, which the store's own crate writes.
+    #[cfg(feature = "parquet")]
+    const fn tables() -> Self {
+        Self {
+            name: "parquet",
+            help: "a store: tables of samples, frames and segments",
+            readers: "DuckDB, pandas, Spark",
+            extension: "parquet",
+            is_binary: true,
+            has_traces: false,
+            has_addresses: false,
+            create: None,
+        }
     }
 
     /// Finds a format by its name.
@@ -160,7 +170,7 @@ pub static FORMATS: &[FormatInfo] = &[
     FormatInfo::new::<Speedscope>(),
     FormatInfo::new::<Chrome>(),
     #[cfg(feature = "parquet")]
-    FormatInfo::new::<Parquet>(),
+    FormatInfo::tables(),
     FormatInfo::new::<JsonLines>(),
 ];
 

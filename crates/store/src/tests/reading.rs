@@ -95,7 +95,9 @@ pub(super) fn random_window(
         sum[0] += i64::from(samples);
         sum[1] += i64::from(weight);
     }
-    store(folder).write(&window.finish(Figures::default())).unwrap();
+    let samples = window.samples();
+    let figures = Figures { samples, ..Figures::default() };
+    store(folder).write(&window.finish(figures)).unwrap();
     sums
 }
 

@@ -8,7 +8,7 @@ use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{CpuSwitch, RecordingOrigin, RecordingSummary, SampleSink};
 use tare_replay::{
-    CodeDetail, Machine, OwnThreads, ProfileOptions, ProfileSink, ProfileSummary, Replay,
+    CodeDetail, LiveSink, Machine, OwnThreads, ProfileOptions, ProfileSink, ProfileSummary, Replay,
     ReplayOptions, Replayed, SampleFilter, Sink,
 };
 use tare_trace::sched::{SchedAction, Task, Tracepoints};
@@ -47,6 +47,14 @@ pub(crate) struct NeededParts {
     pub(crate) windows: bool,
 }
 
+/// What takes the samples of a recording.
+pub(crate) enum SampleTaker<'a> {
+    /// Samples whose code is in a profile.
+    Located(&'a mut dyn SampleSink),
+    /// Samples as the replay has them.
+    Windows(&'a mut dyn LiveSink),
+}
+
 /// Hands the selected samples to `sink`.
 pub(crate) fn replay(
     samples: &SampleSelection,
@@ -57,13 +65,26 @@ pub(crate) fn replay(
     if let Some(stored) = &samples.stored {
         return replay_stored(samples, stored, needed.windows, sink);
     }
+    replay_recording(samples, needed, SampleTaker::Located(sink), progress)
+}
+
+/// Hands the selected samples of a recording over.
+pub(crate) fn replay_recording<'a>(
+    samples: &'a SampleSelection,
+    needed: NeededParts,
+    taker: SampleTaker<'a>,
+    progress: &ProgressLine,
+) -> anyhow::Result<Read> {
     let mut symbols = samples.symbols.clone();
     let mut recording = open(&samples.input, &mut symbols, progress)?;
     let inline = samples.inline || needed.addresses;
     let options = ProfileOptions {
         time: samples.time.clone(),
         by_cpu: true,
-        code: CodeDetail::Stack,
+        code: match taker {
+            SampleTaker::Located(_) => CodeDetail::Stack,
+            SampleTaker::Windows(_) => CodeDetail::None,
+        },
         inline,
         lines: inline,
         keeps_addresses: needed.addresses,
@@ -87,7 +108,7 @@ pub(crate) fn replay(
         taken: 0,
         waiting: inline.then(Vec::new),
         switches: Switches(needed.traces.then(Tracepoints::default)),
-        sink,
+        taker,
     };
     let options = ReplayOptions { symbols, ..ReplayOptions::default() };
     let losses = Replay::new(options).run(&mut recording, &mut routing)?;
@@ -146,7 +167,7 @@ struct Routing<'a> {
     /// if neither is needed.
     waiting: Option<Vec<Waiting>>,
     switches: Switches,
-    sink: &'a mut dyn SampleSink,
+    taker: SampleTaker<'a>,
 }
 
 /// The scheduler's tracepoints; `None` if the format shows no traces.
@@ -200,14 +221,20 @@ impl Sink for Routing<'_> {
         if is_wanted(profile, self.events, row.event) {
             self.taken += 1;
             let time_ns = sample.time_ns;
+            let sink = match &mut self.taker {
+                SampleTaker::Located(sink) => sink,
+                SampleTaker::Windows(windows) => {
+                    windows.take(machine, sample);
+                    return Ok(ControlFlow::Continue(()));
+                }
+            };
             if let Some(waiting) = &mut self.waiting {
                 let row = self.inner.add_located(row, weight);
                 waiting.push(Waiting { row, weight, time_ns });
                 return Ok(ControlFlow::Continue(()));
             }
             let switch = self.switches.decode(sample);
-            self.sink
-                .sample(profile, &tare_render::LocatedSample { row, weight, time_ns, switch })?;
+            sink.sample(profile, &tare_render::LocatedSample { row, weight, time_ns, switch })?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -222,10 +249,11 @@ impl Sink for Routing<'_> {
 
     fn end(&mut self, machine: &mut Machine) -> anyhow::Result<()> {
         self.inner.end(machine)?;
+        let SampleTaker::Located(sink) = &mut self.taker else { return Ok(()) };
         for Waiting { row, weight, time_ns } in self.waiting.take().into_iter().flatten() {
             let Some(row) = self.inner.row_with_lines(row) else { continue };
             let sample = tare_render::LocatedSample { row, weight, time_ns, switch: None };
-            self.sink.sample(self.inner.profile(), &sample)?;
+            sink.sample(self.inner.profile(), &sample)?;
         }
         Ok(())
     }

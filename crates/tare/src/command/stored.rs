@@ -17,14 +17,14 @@ pub(crate) fn summarize(stored: &StoredSamples) -> anyhow::Result<ProfileSummary
 
 /// Reads the samples of a store, window by window or summed up.
 pub(crate) fn read(stored: &StoredSamples, by_window: bool) -> anyhow::Result<StoredRows> {
-    let StoredSamples { store, query, .. } = stored;
-    let samples = tare_agent::read_samples(&StoreReader::open(store, 2)?, query, by_window)?;
+    let reader = StoreReader::open(&stored.folder()?, 2)?;
+    let samples = tare_agent::read_samples(&reader, &stored.query, by_window)?;
     Ok(samples.ok_or_else(|| no_samples(stored))?)
 }
 
 /// Copies samples of a store into a new one.
 pub(crate) fn extract(stored: &StoredSamples, to: &Path) -> Outcome {
-    let extraction = StoreReader::open(&stored.store, 1)?.extract(&stored.query, to)?;
+    let extraction = StoreReader::open(&stored.folder()?, 1)?.extract(&stored.query, to)?;
     if extraction.samples == 0 {
         return Err(no_samples(stored).into());
     }

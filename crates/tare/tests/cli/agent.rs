@@ -75,7 +75,7 @@ pub(crate) fn segment_files(store: &Path, table: &str) -> Vec<PathBuf> {
     files(&store.join(table)).into_iter().filter(is_whole).collect()
 }
 
-pub(super) fn sum(rows: &[Value], column: &str) -> i64 {
+pub(crate) fn sum(rows: &[Value], column: &str) -> i64 {
     rows.iter().filter_map(|row| row[column].as_i64()).sum()
 }
 

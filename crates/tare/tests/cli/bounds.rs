@@ -166,7 +166,11 @@ fn call_chains_that_all_differ() {
     let output = folder.path().join("output");
     let output = output.to_str().unwrap();
     let formats = ["folded", "pprof", "firefox", "speedscope", "chrome", "parquet", "jsonl"];
-    let exports = formats.map(|format| ["export", "--format", format, "-o", output]);
+    // A store is a folder of its own.
+    let store = folder.path().join("store");
+    let store = store.to_str().unwrap();
+    let to = |format| if format == "parquet" { store } else { output };
+    let exports = formats.map(|format| ["export", "--format", format, "-o", to(format)]);
     let flames =
         [["flame", "--format", "html", "-o", output], ["flame", "--format", "svg", "-o", output]];
     let commands = exports.iter().chain(&flames).map(|words| &words[..]);
@@ -202,7 +206,11 @@ fn files_that_all_differ() {
     let output = folder.path().join("output");
     let output = output.to_str().unwrap();
     let formats = ["folded", "pprof", "firefox", "speedscope", "chrome", "parquet", "jsonl"];
-    let exports = formats.map(|format| ["export", "--format", format, "-o", output, file]);
+    // A store is a folder of its own.
+    let store = folder.path().join("store");
+    let store = store.to_str().unwrap();
+    let to = |format| if format == "parquet" { store } else { output };
+    let exports = formats.map(|format| ["export", "--format", format, "-o", to(format), file]);
     let commands = [
         &["report", "--stdio", file][..],
         &["report", "--stdio", "--no-children", "-g", "none", file],

@@ -187,3 +187,65 @@ fn exports_have_the_date_of_the_recording() {
     assert!(numbers[&10] > 0 && numbers[&10] < 60_000_000_000, "{numbers:?}");
     assert_eq!(numbers[&12], 1_000_000, "{numbers:?}");
 }
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_recording_becomes_a_store_with_the_sums_of_the_report() {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let recording = RecordingFolder::new();
+    let mix = workload("mix");
+    let now_us = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+    let before_us = now_us();
+    let recorded =
+        recording.run(&["-g", "-F", "999", "--", mix.to_str().unwrap(), "0.3", "90", "2"]);
+    assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
+    let file = recording.file();
+    let store = recording.folder.path().join("store");
+    export("parquet", &file, &["-o", store.to_str().unwrap()]);
+    let during = before_us..now_us();
+
+    let samples = crate::agent::rows(&store, "samples");
+    let mut sums = BTreeMap::new();
+    let mut number = 0_u64;
+    for row in &samples {
+        assert_eq!((&row["service"], &row["process"]), (&"mix".into(), &"mix".into()), "{row}");
+        number += row["samples"].as_u64().unwrap();
+        if let Some(function) = row["function"].as_str() {
+            *sums.entry(function.to_owned()).or_default() += row["weight"].as_u64().unwrap();
+        }
+    }
+    let wanted = reported(&file);
+    for name in ["sixty", "thirty"].into_iter().filter(|name| wanted.contains_key(*name)) {
+        assert_eq!(sums.get(name), wanted.get(name), "{name}");
+    }
+    assert!(sums.contains_key("sixty"), "{sums:?}");
+    let lines = json_lines(&export("jsonl", &file, &[]));
+    assert_eq!(lines.last().unwrap()["samples"], number);
+    let segments = crate::agent::rows(&store, "segments");
+    assert_eq!(crate::agent::sum(&segments, "samples"), i64::try_from(number).unwrap());
+    let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    let reader = tare_store::StoreReader::open(&store, 1).unwrap();
+    let overview = reader.overview(&tare_store::Query::default()).unwrap();
+    let times = overview.hosts[&host];
+    let is_during = |time_us: i64| during.contains(&time_us.unsigned_abs().into());
+    assert!(is_during(times.start_us) && is_during(times.end_us), "{times:?} {during:?}");
+    let of_store = |words: &[&str]| {
+        let output = tare().args(words).arg("--store").arg(&store).output().unwrap();
+        assert_eq!(status(&output), 0, "{words:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    of_store(&["store", "verify"]);
+    assert!(of_store(&["fleet", "top", "--by", "function", "--total"]).contains("sixty"));
+
+    for (to, expected) in [(store.clone(), "not empty"), (store.join("a.parquet"), "-o DIR")] {
+        let mut command = tare();
+        command.args(["export", "--format", "parquet", "-o"]).arg(to).arg(&file);
+        let output = command.output().unwrap();
+        assert_ne!(status(&output), 0);
+        assert!(
+            stderr(&output).to_lowercase().contains(&expected.to_lowercase()),
+            "{}",
+            stderr(&output)
+        );
+    }
+}

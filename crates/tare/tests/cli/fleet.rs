@@ -37,7 +37,7 @@ fn write_window(store: &Store, host: &str, minute: i64, figures: Figures) {
 }
 
 /// Three minutes of two hosts. One loses samples, and is silent in the last minutes.
-fn written(folder: &Path) {
+pub(crate) fn written(folder: &Path) {
     let store = Store::open(folder, StoreOptions::default()).unwrap();
     let figures = Figures { samples: 4, cpus: 2, recorder_cpu_us: 12_000, ..Figures::default() };
     for minute in 0..10 {

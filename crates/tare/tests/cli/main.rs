@@ -18,6 +18,8 @@ mod beside_perf;
 mod blocked;
 mod bounds;
 mod browser;
+#[cfg(feature = "s3")]
+mod bucket;
 mod budget;
 mod cache;
 mod callers;
@@ -83,6 +85,8 @@ mod report_input;
 mod report_latency;
 mod report_layout;
 mod rights;
+#[cfg(feature = "s3")]
+mod s3_stub;
 mod sched;
 mod script;
 mod script_lbr;

@@ -75,9 +75,17 @@ pub struct AgentArgs {
     #[arg(long, value_name = "NAME", help_heading = "Labels")]
     pub host: Option<String>,
 
-    /// Folder of the store [default: /var/lib/tare]
+    /// Folder of the store, or s3://BUCKET/PREFIX [default: /var/lib/tare]
     #[arg(long, value_name = "DIR", help_heading = "Store")]
     pub store: Option<PathBuf>,
+
+    /// Folder in which windows wait for a bucket [default: /var/lib/tare/spool]
+    #[arg(long, value_name = "DIR", help_heading = "Store")]
+    pub spool: Option<PathBuf>,
+
+    /// Drop the oldest windows when those that wait are larger than SIZE [default: 1G]
+    #[arg(long, value_name = "SIZE", help_heading = "Store")]
+    pub spool_size: Option<String>,
 
     /// Length of a window, 10s to 10min [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Store")]

@@ -9,7 +9,7 @@ const EXAMPLES: &str = "\
 Examples:
   tare export --format firefox -o profile.json            load it in the Firefox Profiler
   tare export --format pprof -o profile.pb.gz             for go tool pprof -symbolize=none
-  tare export --format parquet -o samples.parquet         a row per sample, for DuckDB or pandas
+  tare export --format parquet -o profile                 tables for DuckDB or pandas, a store
   tare export --format folded -e cpu-clock | flamegraph.pl > out.svg
   tare export --format jsonl other.data | jq .period
 
@@ -23,7 +23,7 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "FORMAT", value_parser = format_parser())]
     pub format: &'static FormatInfo,
 
-    /// Write to FILE (-: standard output) [default: standard output]
+    /// Write to FILE (-: standard output); parquet: into a new folder [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 

@@ -7,7 +7,8 @@ options! {
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Store")]
     pub struct StoreArgs {
-        /// Read this store, which `tare agent` writes, in place of a recording
+        /// Read this store, which `tare agent` writes, in place of a recording: a folder, or
+        /// s3://BUCKET/PREFIX
         #[arg(long, value_name = "DIR")]
         pub store: Option<PathBuf>,
 

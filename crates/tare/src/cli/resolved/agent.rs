@@ -90,6 +90,8 @@ fn add_typed(config: &mut Config, raw: &raw::AgentArgs) -> Result<(), Refusal> {
         }
     }
     set(&mut config.store, raw.store.clone());
+    set(&mut config.spool.folder, raw.spool.clone());
+    set(&mut config.spool.size, parsed("--spool-size", raw.spool_size.as_ref(), Size::parse)?);
     set(&mut config.window, parsed("--window", raw.window.as_ref(), Interval::parse)?);
     set(&mut config.frequency, raw.frequency);
     set(

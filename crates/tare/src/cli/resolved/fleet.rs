@@ -57,18 +57,24 @@ impl FleetOptions {
         }
         let (stored, versus) = both(&raw)?;
         let selection = Selection::from_query(&stored.query)?;
-        let versus = versus.map(|versus| Selection::from_query(&versus.query)).transpose()?;
+        // A bucket's windows of both sets are copied into one folder.
+        let folder = || {
+            let others = versus.as_ref().map(StoredSamples::folder).transpose();
+            others.and_then(|_| stored.folder())
+        };
+        let compared = versus.as_ref().map(|versus| Selection::from_query(&versus.query));
+        let compared = compared.transpose()?;
         let dialect = Dialect::from_engine(&raw.engine).map_err(usage)?;
-        let task = match question(&raw, versus)? {
+        let task = match question(&raw, compared)? {
             None => {
-                let store = stored.store.canonicalize()?;
+                let store = folder()?.canonicalize()?;
                 FleetTask::Print(definitions(dialect, &store)?)
             }
             Some(question) => {
                 let request = Request { question, selection };
                 match raw.show_sql {
                     true => FleetTask::Print(statements(&request, dialect)?),
-                    false => FleetTask::Ask(request, engine(&raw, &stored.store)?),
+                    false => FleetTask::Ask(request, engine(&raw, &folder()?)?),
                 }
             }
         };

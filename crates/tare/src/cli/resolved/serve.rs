@@ -38,12 +38,13 @@ impl Serve {
                 .into());
             }
         };
+        let store = selected.as_ref().map(StoredSamples::folder).transpose()?;
         let first = selected.map(|selected| selected.query).unwrap_or_default();
         let samples = SampleSelection {
             symbols: symbols::resolve(symbol_search),
             ..SampleSelection::all_of(recording.path())
         };
         let options = ServeOptions { address: listen, token, names, first };
-        Ok(Self { samples, store: stored.store, options })
+        Ok(Self { samples, store, options })
     }
 }

@@ -1,11 +1,12 @@
 //! Samples of a store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tare_agent::{now_us, parse_time};
-use tare_store::{FilterError, LabelFilter, Query};
+use tare_store::{FilterError, LabelFilter, Query, StoreAccess, StoreError, StoreLocation};
 
 use crate::cli::raw;
+use crate::cli::resolved::symbols;
 use crate::exit::Refusal;
 
 /// Sort keys and columns that samples of a store have.
@@ -25,8 +26,8 @@ const KEYS: [&str; 10] = [
 /// Samples of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredSamples {
-    /// The store's folder.
-    pub(crate) store: PathBuf,
+    /// Where the store is.
+    pub(crate) store: StoreLocation,
     /// Which of them.
     pub(crate) query: Query,
     /// Its times as typed.
@@ -75,9 +76,25 @@ impl StoredSamples {
             filters,
         };
         let times = if has_time { [versus_since, versus_until] } else { [&raw.since, &raw.until] };
-        let store = versus_store.clone().unwrap_or_else(|| first.store.clone());
+        let store = versus_store.as_deref().map(StoreLocation::from_path);
+        let store = store.unwrap_or_else(|| first.store.clone());
         let second = Self { store, query, times: times.map(Clone::clone) };
         Ok(Some([first, second]))
+    }
+
+    /// Returns a folder with the selected windows: the store's own, or copies of a bucket's.
+    pub(crate) fn folder(&self) -> Result<PathBuf, StoreError> {
+        self.access().folder(&self.query)
+    }
+
+    /// Returns access to the store.
+    pub(crate) fn access(&self) -> StoreAccess<'_> {
+        let cache = self.store.is_bucket().then(symbols::cache_folder).flatten();
+        StoreAccess {
+            location: &self.store,
+            variable: &|name| std::env::var(name).ok(),
+            cache: cache.map(|folder| folder.join("stores")),
+        }
     }
 
     /// Returns the store's path with what selects the samples.
@@ -86,7 +103,7 @@ impl StoredSamples {
         let times = ["since", "until"].into_iter().zip(&self.times);
         let times = times.filter_map(|(word, text)| Some(format!("{word} {}", text.as_ref()?)));
         let words: Vec<String> = conditions.chain(times).collect();
-        format!("{} {}", self.store.display(), words.join(", ")).trim_end().to_owned()
+        format!("{} {}", self.store, words.join(", ")).trim_end().to_owned()
     }
 
     /// Resolves the typed options of a command that needs a store.
@@ -94,7 +111,7 @@ impl StoredSamples {
     /// # Errors
     /// As [`StoredSamples::resolve`].
     pub(crate) fn from_store(raw: &raw::StoreArgs) -> Result<Self, Refusal> {
-        let store = raw.store.clone().unwrap_or_default();
+        let store = StoreLocation::from_path(raw.store.as_deref().unwrap_or(Path::new("")));
         let query = Query {
             since_us: raw.since.as_deref().map(|text| moment("--since", text)).transpose()?,
             until_us: raw.until.as_deref().map(|text| moment("--until", text)).transpose()?,

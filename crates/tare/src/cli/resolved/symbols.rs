@@ -102,6 +102,11 @@ fn is_own(folder: &Path, no_rights: u32) -> Option<()> {
     (meta.is_dir() && meta.uid() == euid && meta.mode() & no_rights == 0).then_some(())
 }
 
+/// Creates tare's cache folder, as [`own_folder`].
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    own_folder(folder_of("HOME").as_deref())
+}
+
 /// Creates tare's cache folder: `$XDG_CACHE_HOME/tare`, otherwise `~/.cache/tare`. `None` if it or
 /// its parent belongs to another user, as with `sudo`, or is writable by others, or if it can't be
 /// created.

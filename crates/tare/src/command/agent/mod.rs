@@ -25,7 +25,7 @@ pub(crate) fn run(raw: &raw::AgentArgs) -> Outcome {
         return status::print_config(&options, raw.json.json);
     }
     if raw.status {
-        return status::print(&options.config.store, raw.json.json);
+        return status::print(options.config.folder(), raw.json.json);
     }
     serve(raw, options, &host)
 }

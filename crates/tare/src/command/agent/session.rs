@@ -1,33 +1,28 @@
 //! A recording with one configuration: waits for the recorder, signals and the ends of windows.
 
-use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::Signal;
-use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 use tare_agent::labels::Labeler;
 use tare_agent::metrics::MetricsServer;
 use tare_agent::push::Pusher;
+use tare_agent::upload::{EndingUploader, Uploader};
 use tare_agent::{
-    ClosedWindow, Feed, FeedSink, FinishedWindow, OpenWindowFile, SegmentWriter, WindowNote,
-    WindowOptions, WindowSink, now_us,
+    CostMeter, Feed, FeedSink, OpenWindowFile, RecorderFacts, SegmentWriter, WindowNote,
+    WindowOptions, WindowSink, finish_window, now_us, symbol_options,
 };
 use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
-use tare_profile::Losses;
 use tare_record::output::Output;
 use tare_record::{Backend, Notice, Recorder, Recording, RecordingState, Start};
-use tare_store::{Figures, StoreLimits};
-use tare_symbols::{SymbolCache, SymbolOptions};
+use tare_store::StoreLimits;
 
 use super::place::AgentPlace;
 use super::status::AgentStatus;
@@ -68,6 +63,8 @@ struct WindowKeeper {
     writer: SegmentWriter,
     /// `None` without targets.
     pusher: Option<Pusher>,
+    /// `None` unless the store is in a bucket.
+    uploader: Option<Uploader>,
     /// `None` unless the figures are served.
     metrics: Option<MetricsServer>,
     open_window: OpenWindowFile,
@@ -75,32 +72,6 @@ struct WindowKeeper {
     status: AgentStatus,
     /// The error that was reported last.
     reported: Option<String>,
-}
-
-/// What a recording has cost up to the last window.
-#[derive(Clone, Copy, Debug, Default)]
-struct CostMeter {
-    cpu_us: u64,
-    kernel_us: u64,
-    lost: u64,
-}
-
-/// What the recorder knows about itself.
-#[derive(Clone, Copy, Debug)]
-struct RecorderFacts {
-    rate_hz: u64,
-    cpus: u64,
-    /// Time that samples have taken in the kernel, in microseconds.
-    kernel_us: u64,
-}
-
-impl RecorderFacts {
-    fn read(recording: &Recording) -> Self {
-        let kernel_s = recording.cost_of_samples().map_or(0.0, |us| us.value * 1e-6);
-        let kernel = Duration::try_from_secs_f64(kernel_s).unwrap_or_default();
-        let kernel_us = u64::try_from(kernel.as_micros()).unwrap_or(u64::MAX);
-        Self { rate_hz: recording.rate_hz().unwrap_or(0), cpus: recording.cpus() as u64, kernel_us }
-    }
 }
 
 /// The service manager's watchdog.
@@ -159,8 +130,13 @@ impl<'a> AgentSession<'a> {
             max_age: config.limits.age.map(|age| age.0),
             max_bytes: config.limits.size.map(|size| size.0),
         };
+        let variable = |name: &str| std::env::var(name).ok();
+        let location = config.location();
+        let uploader = Uploader::start(&location, config.folder(), config.spool.size.0, variable)?;
+        let spool = uploader.as_ref().map(Uploader::spool);
         let windows = WindowKeeper {
-            writer: SegmentWriter::start(store, limits).context("cannot start a thread")?,
+            writer: SegmentWriter::start(store, limits, spool).context("cannot start a thread")?,
+            uploader,
             pusher: Pusher::start(&config.push, &status.with_file_name("push"))
                 .context("cannot spool windows for --push")?,
             metrics: config.metrics.map(serve_metrics).transpose()?,
@@ -246,25 +222,13 @@ impl WindowKeeper {
             return self.write_status();
         }
         let mut costs = Some(self.meter.read(facts.kernel_us, &losses));
-        for ClosedWindow { builder, counts } in closed {
-            let CostMeter { cpu_us, kernel_us, lost } = costs.take().unwrap_or_default();
-            let figures = Figures {
-                samples: counts.samples,
-                lost,
-                truncated: counts.truncated,
-                unnamed: counts.unnamed,
-                recorder_cpu_us: cpu_us,
-                kernel_us,
-                rate_millihertz: facts.rate_hz * 1000,
-                cpus: facts.cpus,
-            };
-            let bytes = builder.memory();
-            let segment = Arc::new(builder.finish(figures));
-            self.status.add_window(segment.info(), &figures);
+        for closed in closed {
+            let window = finish_window(closed, costs.take().unwrap_or_default(), facts);
+            self.status.add_window(window.segment.info(), window.segment.figures());
             if let Some(pusher) = &self.pusher {
-                pusher.push(Arc::clone(&segment));
+                pusher.push(Arc::clone(&window.segment));
             }
-            self.writer.write(FinishedWindow { segment, samples: counts.samples, bytes });
+            self.writer.write(window);
         }
         self.write_status();
     }
@@ -272,12 +236,14 @@ impl WindowKeeper {
     /// Writes the agent's figures if they changed.
     fn write_status(&mut self) {
         let totals = self.writer.totals();
-        if totals.error.is_some() && totals.error != self.reported {
-            say(&format!("cannot write a window: {}", totals.error.as_deref().unwrap_or_default()));
+        let sent = self.uploader.as_ref().map(Uploader::totals);
+        let error = totals.error.clone().or_else(|| sent.as_ref()?.error.clone());
+        if let Some(error) = error.as_ref().filter(|_| error != self.reported) {
+            say(&format!("cannot write a window: {error}"));
         }
-        self.reported.clone_from(&totals.error);
+        self.reported = error;
         // A full disk is reported by the writer.
-        self.status.set_pushed(self.pusher.as_ref().map(Pusher::totals));
+        self.status.set_sent(self.pusher.as_ref().map(Pusher::totals), sent);
         if let Some(metrics) = &self.metrics {
             let CostMeter { cpu_us, kernel_us, .. } = self.meter;
             metrics.set(self.status.figures(&totals, [cpu_us, kernel_us]));
@@ -295,12 +261,13 @@ impl WindowKeeper {
     fn finish(mut self, facts: RecorderFacts) -> anyhow::Result<()> {
         self.feed.finish();
         self.write_closed(facts);
-        let Self { writer, pusher, metrics, open_window, mut status, .. } = self;
+        let Self { writer, pusher, uploader, metrics, open_window, mut status, .. } = self;
         if let Some(metrics) = metrics {
             metrics.finish();
         }
         let totals = writer.finish();
-        status.set_pushed(pusher.map(Pusher::finish));
+        let ending = uploader.map(Uploader::end);
+        status.set_sent(pusher.map(Pusher::finish), ending.map(EndingUploader::finish));
         status.end();
         status.write(&totals).context("cannot write the agent's status")?;
         open_window.remove().context("cannot remove the note of the open window")
@@ -309,36 +276,6 @@ impl WindowKeeper {
 
 fn serve_metrics(address: SocketAddr) -> anyhow::Result<MetricsServer> {
     MetricsServer::start(address).with_context(|| format!("cannot serve --metrics {address}"))
-}
-
-impl CostMeter {
-    /// Returns the costs and losses since the last call.
-    fn read(&mut self, kernel_us: u64, losses: &Losses) -> Self {
-        let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        let now = Self {
-            cpu_us: u64::try_from(cpu.tv_sec).unwrap_or(0) * 1_000_000
-                + u64::try_from(cpu.tv_nsec).unwrap_or(0) / 1000,
-            kernel_us,
-            lost: losses.lost_samples + losses.lost_records,
-        };
-        let before = std::mem::replace(self, now);
-        Self {
-            cpu_us: now.cpu_us.saturating_sub(before.cpu_us),
-            kernel_us: now.kernel_us.saturating_sub(before.kernel_us),
-            lost: now.lost.saturating_sub(before.lost),
-        }
-    }
-}
-
-/// Sources of symbols: those of this machine. Tables of symbols are kept beside the status, so that
-/// they are mapped instead of read when an agent starts again.
-fn symbol_options(status: &Path) -> SymbolOptions {
-    let uid = rustix::process::geteuid().as_raw();
-    let folder = status.with_file_name("symbols");
-    let is_made = DirBuilder::new().recursive(true).mode(0o700).create(&folder).is_ok();
-    let max_bytes = SymbolCache::DEFAULT_MAX_BYTES;
-    let cache = is_made.then_some(SymbolCache { folder, max_bytes, uid });
-    SymbolOptions { cache, reader_uid: uid, ..SymbolOptions::default() }
 }
 
 /// Opens the events. The budget is dropped where none is possible.

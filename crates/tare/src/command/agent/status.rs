@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use tare_agent::config::Config;
 use tare_agent::metrics::AgentFigures;
 use tare_agent::push::PushTotals;
-use tare_agent::{STATUS_VERSION, StatusDocument, WriteTotals};
+use tare_agent::{StatusDocument, WriteTotals};
 use tare_store::{Figures, SegmentInfo};
 
 use super::place::{AgentLocks, FOLDER, STATUS};
@@ -43,9 +43,9 @@ impl AgentStatus {
         self.document.add_window(info, figures);
     }
 
-    /// Replaces the figures of targets.
-    pub(super) fn set_pushed(&mut self, totals: Option<Vec<PushTotals>>) {
-        if self.document.set_pushed(totals.unwrap_or_default()) {
+    /// Replaces the figures of targets and of the bucket.
+    pub(super) fn set_sent(&mut self, push: Option<Vec<PushTotals>>, bucket: Option<PushTotals>) {
+        if self.document.set_sent(push.unwrap_or_default(), bucket) {
             self.written = None;
         }
     }
@@ -104,31 +104,7 @@ fn is_locked(path: &Path) -> bool {
 
 /// Prints the options that a valid configuration results in.
 pub(super) fn print_config(options: &AgentOptions, json: bool) -> Outcome {
-    let config = &options.config;
     let mut out = std::io::stdout().lock();
-    if json {
-        let value = serde_json::json!({
-            "version": STATUS_VERSION,
-            "file": options.file,
-            "store": config.store,
-            "window_s": config.window.0.as_secs(),
-            "events": config.events,
-            "frequency_hz": config.frequency,
-            "max_overhead": config.max_overhead.0,
-            "off_cpu": config.off_cpu,
-            "cgroup": config.cgroup,
-            "push": config.push.iter().map(|target| target.url.to_string()).collect::<Vec<_>>(),
-        });
-        writeln!(out, "{value}")?;
-        return Ok(Exit::Success);
-    }
-    writeln!(out, "ok: {}", options.file.as_deref().unwrap_or("no file, defaults"))?;
-    writeln!(out, "store         {}", config.store.display())?;
-    writeln!(out, "window        {}", config.window)?;
-    writeln!(out, "frequency     {} Hz", config.frequency)?;
-    writeln!(out, "max-overhead  {}%", 100.0 * config.max_overhead.0)?;
-    for target in &config.push {
-        writeln!(out, "push          {}", target.url)?;
-    }
+    tare_agent::write_config(&mut out, &options.config, options.file.as_deref(), json)?;
     Ok(Exit::Success)
 }
