@@ -12,6 +12,7 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,8 @@ def reported(recording):
 
 def exported(recording, form, name):
     path = recording.with_name(name)
+    if path.is_dir():  # of the recording before
+        shutil.rmtree(path)
     run(TARE, "export", "--format", form, "-i", recording, "-o", path)
     return path
 

@@ -45,13 +45,14 @@ QUESTIONS = [
     ["flame", "--by", "host", "--where", "env!=test", "--since", "2026-11-26T12:00"],
 ]
 # Through tare, Spark starts anew for each question, which takes ten seconds: it gets these, and all with --all.
-SPARK_QUESTIONS = {"as written": [5], "half compacted": [1, 8, 10, 14, 18], "compacted": [12], "symbolized later": [16]}
+SPARK_QUESTIONS = {"as written": [], "half compacted": [8, 10], "compacted": [12], "symbolized later": [16]}
 STATES = [
     ("as written", "generate", "3", "2", "1", "11", "3", "6000"),
     ("half compacted", "compact", "13"),
     ("compacted", "compact"),
     ("symbolized later", "symbolize"),
 ]
+STATE_NAMES = [state[0] for state in STATES]
 EMPTY = ("reason", "service=it's\\")
 
 
@@ -144,11 +145,14 @@ class SqlSessions:
 def check_statements(state, sessions):
     """The text of --show-sql runs on the tables of ddl, with equal rows, and as many as the answer has."""
     sessions.define()
-    for question in QUESTIONS:
+    for at, question in enumerate(QUESTIONS):
         # DataFusion reads no JSON.
         words = [word.replace("env!=test", "host!=host-002") for word in question]
         rows = {}
         for engine in sessions.defined:
+            # Without --all, Spark runs those of a quarter of the questions in each state, so each of them once.
+            if engine == "spark" and at % len(STATES) != STATE_NAMES.index(state) and "--all" not in sys.argv:
+                continue
             text = run(tare, "fleet", *words, "--engine", engine, "--store", store, "--show-sql")
             statements = [statement for statement in text.split(";\n") if statement]
             rows[engine] = [sessions.rows(engine, statement) for statement in statements]
