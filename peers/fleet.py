@@ -82,6 +82,14 @@ class Results:
 results = Results()
 
 
+def skip(why):
+    print(f"skipped: {why}", flush=True)
+    path = os.environ.get("TARE_RESULTS")
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"skipped {why}\n")
+
+
 def compare(state, engines):
     """Compares the engines' answers with the built-in one's, and tells how long each took."""
     seconds = dict.fromkeys(engines, 0.0)
@@ -209,13 +217,15 @@ def main():
         "clickhouse": ["--engine", f"clickhouse=http://127.0.0.1:{served.stdout.readline().strip()}"],
     }
     cluster = None
-    if shutil.which("java") and "--no-spark" not in sys.argv:
+    if "--no-spark" in sys.argv:
+        skip("Spark: --no-spark")
+    elif not shutil.which("java"):
+        skip("Spark: there is no Java")
+    else:
         cluster = spark.Cluster(folder)
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         engines["spark"] = ["--engine", f"spark={cluster.address}", "--threads", "1", "--memory", "512M"]
-    else:
-        print("skipped: Spark: there is no Java")
     try:
         sessions = SqlSessions(cluster)
         for state, *change in STATES:
