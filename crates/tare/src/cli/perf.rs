@@ -17,8 +17,8 @@ pub const COMMANDS: [&str; 8] =
     ["report", "script", "record", "stat", "top", "annotate", "list", "trace"];
 
 /// Commands with `--buildid-dir`, which perf has before the command.
-pub const WITH_BUILDID_DIR: [&str; 9] =
-    ["annotate", "archive", "diff", "export", "flame", "report", "script", "store", "top"];
+pub const WITH_BUILDID_DIR: [&str; 10] =
+    ["annotate", "archive", "diff", "export", "flame", "report", "script", "serve", "store", "top"];
 
 /// Commands whose subcommands in perf, such as `perf sched latency`, have a section in the table.
 pub const FAMILIES: [&str; 2] = ["sched", "lock"];

@@ -217,7 +217,7 @@ fn wrong_usage_of_store_names_the_remedy() {
         let gone = folder.path().join("gone");
         let output = of_store(&["store", action], &gone);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(stderr(&output).contains("--store DIR selects another"), "{output:?}");
+        assert!(stderr(&output).contains("--store selects another"), "{output:?}");
         assert!(!gone.exists());
     }
 }

@@ -81,7 +81,7 @@ pub struct FleetArgs {
     pub cost_per_core_hour: Option<f64>,
 
     /// Engine that answers: built-in, duckdb[=PROGRAM] (its command line or a Python with the package),
-    /// clickhouse=URL, spark=SERVER or trino=URL; see docs/fleet.md
+    /// clickhouse=URL, spark=SERVER or trino=URL
     #[arg(long, value_name = "ENGINE", default_value = "built-in", help_heading = "Engine")]
     pub engine: String,
 
